@@ -1,6 +1,6 @@
 """Many rows on the processes of one machine with `datasets`, in parts; a part that is there is not done again.
 
-    pip install 'rag-denoise[embedded]' datasets
+    pip install 'rag-denoise[embedded]' 'datasets>=5'
     python datasets_map_denoise.py rows.jsonl denoised/ --workers 4 --parts 20
 
 ``rows.jsonl`` has one ``{"id": ..., "query": ..., "passages": [text, ...]}`` a line. ``denoised/`` gets the files
@@ -8,8 +8,9 @@
 [{"id": position, "text": ...}, ...]}``, or ``{"line": number, "id": ..., "error": ...}`` for a row that failed.
 
 Killed at any moment, the same command goes on: a part is written under another name and renamed when it is whole,
-so a half-written one never counts. A row at which its worker died twice is a failed row: each is marked by a file
-``part-0000.jsonl.LINE.begun`` while it is worked on. Take another output folder for other settings or other input.
+so a half-written one never counts. When a worker dies, its part is begun again with one worker, and a row at which
+that one died twice is a failed row: each is marked by a file ``part-0000.jsonl.LINE.begun`` while it is worked on.
+Take another output folder for other settings or other input.
 """
 
 import argparse
@@ -45,8 +46,11 @@ def denoise_row(line: dict[str, str], index: int, first: int, keep: Any, part: s
     row_id = None
     begun = Path(f"{part}.{number}.begun")
     try:
-        row = json.loads(line["text"])
+        utf8 = line["text"].encode("latin-1")
+        row = json.loads(utf8.decode("utf-8-sig"))  # a byte order mark is no part of the row
         row_id = row["id"]
+        if not isinstance(row["passages"], list):
+            raise TypeError(f"passages: expected a list of texts, got a {type(row['passages']).__name__}")
         passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
         if begun.exists() and begun.stat().st_size >= MAX_DEATHS:
             raise RuntimeError(f"the worker died {MAX_DEATHS} times at this row")
@@ -64,19 +68,26 @@ def denoise_row(line: dict[str, str], index: int, first: int, keep: Any, part: s
 
 def denoise_part(part: Dataset, first: int, path: Path, keep: Any, workers: int) -> list[str]:
     """Denoise the lines of a part; again when a worker died at a row, which has its limit."""
+    workers = min(workers, len(part))
     while True:
         try:
             done = part.map(
                 denoise_row,
                 with_indices=True,
                 fn_kwargs={"first": first, "keep": keep, "part": str(path)},
-                num_proc=min(workers, len(part)),
+                num_proc=workers,
                 load_from_cache_file=False,  # the parts are what a killed run goes on from
             )
             return list(done["denoised"])
         except RuntimeError:
-            if not any(path.parent.glob(f"{path.name}.*.begun")):
+            rows_begun = list(path.parent.glob(f"{path.name}.*.begun"))
+            if not rows_begun:
                 raise
+            if workers > 1:
+                # The other workers were stopped in the middle of their rows: only one alone shows which row it is.
+                for begun in rows_begun:
+                    begun.unlink()
+                workers = 1
 
 
 def write_part(path: Path, lines: Iterable[str]) -> None:
@@ -98,17 +109,23 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=20)
     parser.add_argument("--keep", type=int, help="passages to keep for each row; as many as help, unless given")
     options = parser.parse_args()
+    keep = "auto" if options.keep is None else options.keep
+    default_denoiser(keep=keep)  # refuses a number that cannot be kept before anything is written
     options.output.mkdir(parents=True, exist_ok=True)
-    for unfinished in options.output.glob("*.tmp"):
-        unfinished.unlink()
-    lines = load_dataset("text", data_files=str(options.rows), split="train")
+    for left in (*options.output.glob("*.tmp"), *options.output.glob("*.begun")):  # by a run that was killed
+        left.unlink()
+    if not options.rows.stat().st_size:  # `load_dataset` fails at a file without a line
+        print(f"{options.rows} has no rows")
+        return
+    # Latin-1 has a character for each byte, so that one that is not UTF-8 fails its row and not the file.
+    lines = load_dataset("text", data_files=str(options.rows), split="train", encoding="latin-1")
     parts = min(options.parts, len(lines))
     first = 1
     for n in range(parts):
         part = lines.shard(parts, n, contiguous=True)
         path = options.output / f"part-{n:04}.jsonl"
         if not path.exists():
-            write_part(path, denoise_part(part, first, path, options.keep or "auto", options.workers))
+            write_part(path, denoise_part(part, first, path, keep, options.workers))
         first += len(part)
 
 

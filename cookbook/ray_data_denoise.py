@@ -35,20 +35,22 @@ def denoise_file(item: dict[str, str], output: str, keep: Any) -> dict[str, Any]
     # What no row could do without, such as a missing extra, ends the job here and not in every row.
     denoiser.denoise("Does it load?", [Passage("It loads.", "0")])
     source = Path(item["source"])
-    with source.open(encoding="utf-8") as lines:
-        numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    lines = source.read_bytes().splitlines()  # at line breaks alone: a JSON text may hold U+2028
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     part = Path(output) / source.name
     rows = [denoise_row(denoiser, part, number, line) for number, line in numbered]
     write_part(part, rows)
     return {"source": item["source"], "failed": sum("error" in row for row in rows)}
 
 
-def denoise_row(denoiser: Denoiser, part: Path, number: int, line: str) -> dict[str, Any]:
+def denoise_row(denoiser: Denoiser, part: Path, number: int, line: bytes) -> dict[str, Any]:
     row_id = None
     begun = part.with_name(f"{part.name}.{number}.begun")
     try:
-        row = json.loads(line)
+        row = json.loads(line.decode("utf-8-sig"))  # a byte order mark is no part of the row
         row_id = row["id"]
+        if not isinstance(row["passages"], list):
+            raise TypeError(f"passages: expected a list of texts, got a {type(row['passages']).__name__}")
         passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
         if begun.exists() and begun.stat().st_size >= MAX_DEATHS:
             raise RuntimeError(f"the worker died {MAX_DEATHS} times at this row")
@@ -80,9 +82,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, help="files at a time; one for each CPU, unless given")
     parser.add_argument("--keep", type=int, help="passages to keep for each row; as many as help, unless given")
     options = parser.parse_args()
+    keep = "auto" if options.keep is None else options.keep
+    default_denoiser(keep=keep)  # refuses a number that cannot be kept before anything is written
     options.output.mkdir(parents=True, exist_ok=True)
-    for unfinished in options.output.glob("*.tmp"):
-        unfinished.unlink()
+    for left in (*options.output.glob("*.tmp"), *options.output.glob("*.begun")):  # by a run that was killed
+        left.unlink()
     sources = sorted(options.rows.glob("*.jsonl"))
     missing = [source for source in sources if not (options.output / source.name).exists()]
     print(f"{len(sources) - len(missing)} of {len(sources)} parts are there")
@@ -93,7 +97,7 @@ def main() -> None:
     items = [{"source": str(source.resolve())} for source in missing]
     finished = ray.data.from_items(items, override_num_blocks=len(items)).map(
         denoise_file,
-        fn_args=(str(options.output.resolve()), options.keep or "auto"),
+        fn_args=(str(options.output.resolve()), keep),
         compute=ray.data.TaskPoolStrategy(size=options.workers),
     )
     for part in finished.iter_rows():

@@ -2,11 +2,10 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
+from code_measures import ROOT
 
-ROOT = Path(__file__).parents[1]
 COOKBOOK = ROOT / "cookbook"
 NOTEBOOKS = sorted(COOKBOOK.glob("*.ipynb"))
 KINDS = ("code", "markdown")
@@ -24,17 +23,20 @@ def notebook(request):
     return request.param
 
 
+@pytest.fixture
+def recipe(notebook, recipes):
+    return recipes.nbformat.read(notebook, as_version=4)
+
+
 @pytest.mark.notebook
-def test_it_shows_what_it_stores(notebook, recipes, tmp_path):
+def test_it_shows_what_it_stores(notebook, recipe, recipes, tmp_path):
     """What its first cell does not install is hidden; milliseconds and pictures are not compared."""
-    stored = recipes.nbformat.read(notebook, as_version=4)
     executed = recipes.execute_recipe(notebook, tmp_path)
-    for old, new in zip(recipes.code_cells(stored), recipes.code_cells(executed)):
+    for old, new in zip(recipes.code_cells(recipe), recipes.code_cells(executed)):
         assert recipes.shown_text(new) == recipes.shown_text(old), old.source[:200]
 
 
-def test_its_first_cell_asks_and_says_what_to_install(notebook, recipes):
-    recipe = recipes.nbformat.read(notebook, as_version=4)
+def test_its_first_cell_asks_and_says_what_to_install(recipe, recipes):
     assert re.match(r"# Do(es)? .*\bpay\b.*\?\n", recipe.cells[0].source)
     command = recipes.install_command(recipe)
     code = "\n".join(cell.source for cell in recipes.code_cells(recipe))
@@ -43,8 +45,7 @@ def test_its_first_cell_asks_and_says_what_to_install(notebook, recipes):
     assert "does not pay" in " ".join(" ".join(told[1:]).split())
 
 
-def test_it_is_read_in_one_sitting(notebook, recipes):
-    recipe = recipes.nbformat.read(notebook, as_version=4)
+def test_it_is_read_in_one_sitting(recipe):
     text = dict.fromkeys(KINDS, "")
     for cell in recipe.cells:
         text[cell.cell_type] += f"{cell.source}\n"
@@ -60,8 +61,8 @@ def test_each_recipe_is_listed_with_who_answers():
 
 
 @pytest.mark.notebook
-def test_its_outputs_are_kept_and_hold_no_local_paths(notebook, recipes):
-    cells = recipes.code_cells(recipes.nbformat.read(notebook, as_version=4))
+def test_its_outputs_are_kept_and_hold_no_local_paths(recipe, recipes):
+    cells = recipes.code_cells(recipe)
     numbers = [cell.execution_count for cell in cells]
     assert numbers == list(range(1, len(cells) + 1)), "run all, top to bottom"
     assert cells[-1].outputs, "the last cell shows what was measured"

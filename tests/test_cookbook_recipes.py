@@ -1,6 +1,7 @@
 """The recipes for many rows: each row once, failures named, and a part that is not whole is not taken for done."""
 
-import importlib.util
+import codecs
+import importlib
 import json
 import os
 import subprocess
@@ -10,11 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from code_measures import ROOT
 from growing_texts import passages_of
 
 from denoise_core import default_denoiser
 
-COOKBOOK = Path(__file__).parents[1] / "cookbook"
+COOKBOOK = ROOT / "cookbook"
 RECIPES = {"ray": "ray_data_denoise.py", "datasets": "datasets_map_denoise.py"}
 TEXTS = ["Bread is cheap.", "The tower is in Porto.", "Rain fell all day."]
 PARTS = 3
@@ -24,33 +26,39 @@ def good_row(n):
     return {
         "id": f"row {n}",
         "query": f"Where is tower {n}?",
-        "passages": [f"Number {n}.", *TEXTS],
+        "passages": [f"Number\u2028{n}.", *TEXTS],  # no end of a line
     }
 
 
 BAD_ROWS = {
     4: ("{not JSON", None, "JSONDecodeError"),
     9: (
-        json.dumps({"id": "no question", "passages": TEXTS}),
+        '{"id": "no question", "passages": ["Rain."]}',
         "no question",
         "KeyError",
     ),
     14: (
-        json.dumps({"id": "a number", "query": "q", "passages": [7]}),
+        '{"id": "a number", "query": "q", "passages": [7]}',
         "a number",
         "InputError",
+    ),
+    6: ('{"id": "\udce9"}', None, "UnicodeDecodeError"),  # a byte that is not UTF-8
+    11: (
+        '{"id": "a text", "query": "q", "passages": "whole"}',
+        "a text",
+        "TypeError: passages: expected a list",
     ),
 }
 
 
-EXITS = json.dumps({"id": "exits", "query": "exit", "passages": TEXTS})
-KILLS = json.dumps({"id": "kills", "query": "kill", "passages": TEXTS})
+EXITS = '{"id": "exits", "query": "exit", "passages": ["Rain."]}'
+KILLS = '{"id": "kills", "query": "kill", "passages": ["Rain."]}'
 FATAL_ROWS = {
     2: (EXITS, "exits", "SystemExit"),
     7: (KILLS, "kills", "RuntimeError: the worker died 2 times"),
 }
 FATAL = """
-import signal, sys
+import signal, sys, time
 
 real_denoiser = default_denoiser
 
@@ -63,18 +71,12 @@ class Fatal:
             os.kill(os.getpid(), signal.SIGKILL)
         if query == "exit":
             sys.exit("a library that gives up")
+        if query == "Where is tower 8?":
+            time.sleep(1)  # the worker beside the one that dies is in the middle of this row
         return self.denoiser.denoise(query, passages)
 
 default_denoiser = Fatal
 """
-
-
-def lines_of_input(bad_rows):
-    """Five lines for each part, some of them bad."""
-    return [
-        bad_rows[n][0] if n in bad_rows else json.dumps(good_row(n))
-        for n in range(5 * PARTS)
-    ]
 
 
 class Recipe:
@@ -88,23 +90,28 @@ class Recipe:
         self.script = COOKBOOK / RECIPES[name]
         self.folder = folder
         self.output = folder / "denoised"
-        lines = [f"{line}\n" for line in lines_of_input(bad_rows)]
+        lines = []  # five for each part, some of them bad
+        for n in range(5 * PARTS):
+            good_line = json.dumps(good_row(n), ensure_ascii=False)
+            line = bad_rows[n][0] if n in bad_rows else good_line
+            lines.append(f"{line}\n".encode("utf-8", "surrogateescape"))
+        lines[0] = codecs.BOM_UTF8 + lines[0]
         if name == "ray":
             rows = folder / "rows"
             rows.mkdir()
             names = [f"{n}.jsonl" for n in range(PARTS)]
             for n, part in enumerate(names):
-                (rows / part).write_text("".join(lines[5 * n : 5 * n + 5]), "utf-8")
+                (rows / part).write_bytes(b"".join(lines[5 * n : 5 * n + 5]))
             self.options = [rows, self.output]
         else:
             rows = folder / "rows.jsonl"
-            rows.write_text("".join(lines), "utf-8")
+            rows.write_bytes(b"".join(lines))
             names = [f"part-{n:04}.jsonl" for n in range(PARTS)]
             self.options = [rows, self.output, "--parts", PARTS]
         self.parts = [self.output / part for part in names]
 
-    def start(self):
-        command = [sys.executable, self.script, *self.options, "--keep", 1]
+    def start(self, keep=1):
+        command = [sys.executable, self.script, *self.options, "--keep", keep]
         log = (self.folder / "log").open("a")
         return subprocess.Popen(
             [str(part) for part in command],
@@ -166,6 +173,15 @@ def test_datasets_does_each_row_once_and_goes_on_after_a_kill(tmp_path):
     recipe.check_goes_on()
 
 
+def test_no_rows_are_no_failure_and_no_passages_to_keep_are_refused(tmp_path):
+    recipe = Recipe("datasets", tmp_path)
+    recipe.options[0].write_bytes(b"")
+    recipe.run()
+    assert not any(recipe.output.iterdir())
+    assert recipe.start(keep=0).wait(60) == 1
+    assert "keep=0: expected 1" in (tmp_path / "log").read_text()
+
+
 def check_fatal_rows(name, tmp_path, environment=()):
     recipe = Recipe(name, tmp_path, FATAL_ROWS)
     recipe.environment = dict(environment)
@@ -192,13 +208,10 @@ def test_ray_names_a_row_that_ends_its_worker_beside_another_cluster(tmp_path):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_part_that_cannot_be_written_whole_is_not_there(name, tmp_path):
+def test_a_part_that_cannot_be_written_whole_is_not_there(name, tmp_path, monkeypatch):
     pytest.importorskip(name, reason=f"{name} is not installed")
-    spec = importlib.util.spec_from_file_location(
-        name + "_recipe", COOKBOOK / RECIPES[name]
-    )
-    recipe = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recipe)
+    monkeypatch.syspath_prepend(COOKBOOK)
+    recipe = importlib.import_module(RECIPES[name].removesuffix(".py"))
 
     def rows():
         yield {"id": "1"} if name == "ray" else "{}"

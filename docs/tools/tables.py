@@ -130,9 +130,9 @@ def filters() -> str:
         cells = []
         for what in ("needed text", "needed text with its title", "text"):
             cells.append(f"{found[f'unseen set, {name}: {what}']['value']:.0%}")
-        for what in ("tokens", "time"):
+        for what, form in (("tokens", ".0f"), ("time", ".2g")):
             row = found.get(f"unseen set, {name}: {what}")
-            cells.append("" if row is None else f"{row['value']:.0f}")
+            cells.append("" if row is None else format(row["value"], form))
         lines.append(f"| {shown} | {' | '.join(cells)} |")
     record = json.loads((RESULTS / "company.json").read_text("utf-8"))
     selected = {row["measure"]: row["value"] for row in record["rows"]}

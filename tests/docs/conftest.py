@@ -1,26 +1,16 @@
 """The site, built once for all tests of this folder, from a copy, so that nothing is left behind here."""
 
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from code_measures import ROOT
+from command_line import run_python
 
 
 @pytest.fixture(scope="session")
 def build():
     """Builds the site of a copy; what the builder said."""
-
-    def built(copy):
-        command = [sys.executable, "docs/tools/make_site.py"]
-        return subprocess.run(
-            command, cwd=copy, capture_output=True, text=True, check=False
-        )
-
-    return built
+    return lambda copy: run_python("docs/tools/make_site.py", cwd=copy)
 
 
 FOLDERS = (

@@ -2,14 +2,13 @@
 
 import contextlib
 import io
-import json
 import re
 from pathlib import Path
 
 import pytest
+from code_measures import ROOT
 from tiny_models import build_probe, tiny_pair
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(
     r"```python\n(?P<code>.*?)```\n(?:(?:\nIt prints:\n)?\n```text\n(?P<output>.*?)```)?",
@@ -86,27 +85,14 @@ def test_the_loops_page(monkeypatch):
     assert "completed" in made["page"]
 
 
-def labelled_lines():
-    from denoise_core.embedded import sample_questions
-
-    for q in sample_questions()[:12]:
-        yield json.dumps(
-            {
-                "question": q.text,
-                "passages": [
-                    {"id": p.id, "text": p.text, "is_gold": p.id in q.gold}
-                    for p in q.passages
-                ],
-            }
-        )
-
-
 def test_the_page_of_end(tmp_path, monkeypatch):
     from denoise_core import Passage
+    from denoise_core.embedded import sample_questions
     from denoise_core.end import LocalLLM
+    from denoise_core.s2a.llm_labels import write_labels
 
     monkeypatch.chdir(tmp_path)
-    Path("labelled.jsonl").write_text("\n".join(labelled_lines()), "utf-8")
+    write_labels(sample_questions()[:12], "labelled.jsonl")
     model, tokenizer = tiny_pair()
     model.save_pretrained("folder-or-name-of-a-model")
     tokenizer.save_pretrained("folder-or-name-of-a-model")

@@ -1,10 +1,9 @@
 """The way of a new user is as short as it is said to be, and its last command denoises a document."""
 
-import shlex
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import command_caller
 
 from denoise_core.cli import main
 
@@ -29,12 +28,9 @@ def test_the_last_command_leaves_most_of_a_document_out(
     question, notes = way.own_document()
     (tmp_path / "notes.md").write_text(notes, "utf-8")
     monkeypatch.chdir(tmp_path)
-    command = shlex.split(way.asking(way.commands()[-1], question))
-    assert Path(command[0]).name == "rag-denoise"
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    kept = capsys.readouterr().out
-    assert "last working day of the month in Gdynia" in kept
-    assert len(kept) < len(notes) / 3
+    program, line = way.asking(way.commands()[-1], question).split(maxsplit=1)
+    assert Path(program).name == "rag-denoise"
+    done = command_caller(main, capsys, monkeypatch)(line)
+    assert done.returncode == 0
+    assert "last working day of the month in Gdynia" in done.stdout
+    assert len(done.stdout) < len(notes) / 3

@@ -3,27 +3,18 @@
 import ast
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
-from code_measures import parse_file, python_files
+from code_measures import PACKAGES, ROOT, modules_of, parse_file
 
 import denoise_core
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-
-
-FOLDERS = [
-    ROOT / name
-    for name in ("shared/denoise_core", "langchain_denoise", "llamaindex_denoise")
-]
 
 
 @pytest.fixture(scope="module")
 def nodes():
-    """The syntax of the packages."""
-    trees = [parse_file(path) for path in python_files(*FOLDERS)]
+    trees = map(parse_file, modules_of(PACKAGES).values())
     return [node for tree in trees for node in ast.walk(tree)]
 
 
@@ -72,12 +63,6 @@ def test_every_fallback_that_is_logged_is_explained(nodes):
                 logged.append(done)
     assert len(logged) > 3
     assert not [done for done in logged if done not in page]
-
-
-def test_each_term_stands_once_and_in_order():
-    terms = rows("glossary.md", "term")
-    assert len(terms) > 30
-    assert terms == sorted(set(terms), key=str.casefold)
 
 
 def test_the_changelog_has_the_release_of_this_version():
