@@ -33,7 +33,6 @@ TESTS = Path(__file__).parent
 # measurements, or takes more than five CPU seconds for one law.
 FULL = frozenset({
     "core/cli/test_command.py::test_a_fit_shows_what_it_needs_beside_its_rivals_and_is_not_overwritten_unasked",
-    "core/cli/test_command.py::test_every_verb_has_help_and_is_loaded_alone",
     "core/cli/test_hostile_files.py",
     "core/embedded/test_default.py::test_eight_threads_load_one_model",
     "core/end/test_export.py::test_every_family_with_a_class_is_served_with_equal_scores",

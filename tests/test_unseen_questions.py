@@ -2,13 +2,13 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from code_measures import ROOT
 
 from denoise_core.embedded import sample_folder
 
-DATA = Path(__file__).parents[1] / "benchmarks" / "data"
+DATA = ROOT / "benchmarks" / "data"
 
 
 @pytest.mark.parametrize(

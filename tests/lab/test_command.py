@@ -3,7 +3,7 @@
 import pytest
 from command_line import command_caller
 from openai_server import serving
-from tiny_models import build_probe, tiny_pair
+from tiny_models import build_probe, save_tiny_pair, tiny_pair
 
 from denoise_core.evaluate.datasets import read_questions
 from denoise_lab.command import main
@@ -42,11 +42,8 @@ def test_a_protocol_prints_its_tables_and_writes_them(command, tmp_path):
 
 
 def test_a_probe_of_another_model_is_told_before_any_work(command, tmp_path):
-    for folder, seed in (("other", 1), ("model", 0)):
-        model, tokenizer = tiny_pair(seed)
-        model.save_pretrained(tmp_path / folder)
-        tokenizer.save_pretrained(tmp_path / folder)
-    build_probe(model, tokenizer).save(tmp_path / "probe")
+    save_tiny_pair(tmp_path / "other", seed=1)
+    build_probe(*tiny_pair()).save(tmp_path / "probe")
     status, _, err = command("protocol end --probe probe --dry-run --llm other")
     assert status == 2
     assert "other values in the layers" in err
@@ -83,5 +80,7 @@ def test_a_noisy_retrieval_set_is_made_and_read_back(command, tmp_path):
     assert [(len(q.passages), len(q.gold)) for q in questions] == [(13, 1)] * 3
     assert command(made)[0] == 0
     assert out.read_bytes() == first
-    assert command("noisy-retrieval none.txt -o set.jsonl")[0] == 2
+    failed = command("noisy-retrieval none.txt -o set.jsonl")
+    assert failed.returncode == 2
+    assert "none.txt" in failed.stderr
     assert out.read_bytes() == first

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from tiny_models import tiny_pair
+from json_files import write_json_lines
+from tiny_models import save_tiny_pair
 from typer.testing import CliRunner
 
 from denoise_core import InputError
@@ -20,40 +21,29 @@ TABLES = {
 }
 
 
-@pytest.fixture
-def model_folder(tmp_path):
-    model, tokenizer = tiny_pair()
-    for part in (model, tokenizer):
-        part.save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
-
-
 def write_questions(path, count=8):
     """The passage that is needed ends loudly."""
-    lines = []
+    records = []
     for number in range(count):
         texts = [f"note {number} {place}" for place in range(3)]
         gold = number % 3
         texts[gold] += " it is red!!!"
-        labels = [place == gold for place in range(3)]
         record = {
             "question": f"what {number}?",
             "passages": texts,
-            "labels": labels,
+            "gold": [gold],
         }
-        if number == count - 1:  # one is answered, since answering takes longest
-            record["answers"] = ["red"]
-        lines.append(json.dumps(record))
-    path.write_text("\n".join(lines))
-    return path
+        records.append(record)
+    record["answers"] = ["red"]  # one is answered, since answering takes longest
+    return write_json_lines(path, *records)
 
 
-def test_every_table_is_measured_and_written(model_folder, tmp_path):
+def test_every_table_is_measured_and_written(tmp_path):
     data = write_questions(tmp_path / "mine.jsonl")
+    save_tiny_pair(tmp_path / "model")
     out = tmp_path / "out"
-    arguments = ["protocol", "end", str(data), "--model", str(model_folder), "-n", "4"]
-    arguments += ["--layer", "1", "--layer", "3", "--out", str(out)]
-    result = CliRunner().invoke(app, arguments)
+    line = f"protocol end {data} --model {tmp_path}/model -n 4 --layer 1 --layer 3 --out {out}"
+    result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output
     record = json.loads((out / "results.json").read_text())
     assert set(record["tables"]) == set(TABLES)

@@ -5,8 +5,6 @@ import random
 
 import numpy as np
 import pytest
-from augmenter_doubles import scripted
-from augmenter_laws import check_answer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,12 +12,10 @@ from denoise_core import InputError, Passage
 from denoise_core.augmenter import (
     AnswerVerdict,
     Attempt,
-    Augmenter,
     Rules,
     WorkingMemory,
 )
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
-from denoise_core.testing import ListRetriever
 from denoise_lab.policy import (
     LinearPolicy,
     Turn,
@@ -149,14 +145,6 @@ def test_other_records_are_refused(policy_record, message):
         LinearPolicy.from_json(policy_record)
 
 
-@pytest.mark.parametrize(
-    "weights", [np.zeros((2, 3)), np.zeros(5), np.full((5, 18), np.nan)]
-)
-def test_weights_of_another_shape_are_refused(weights):
-    with pytest.raises(InputError, match="weights: expected"):
-        LinearPolicy(weights)
-
-
 def test_decisions_are_read_back_from_a_written_run():
     (episode,) = simulators(list(turns(1))[:1], seed=3)
     policy = LinearPolicy(rng=random.Random(4))
@@ -197,13 +185,3 @@ def test_nothing_to_learn_from_is_refused():
         options = {"rounds": 0, "seed": 0} if function is reinforce else {}
         with pytest.raises(InputError, match=message):
             function(LinearPolicy(), *arguments, **options)
-
-
-def test_any_policy_of_these_keeps_the_laws_of_the_loop(passages, question):
-    for seed in range(30):
-        policy = LinearPolicy(rng=random.Random(seed))
-        check_answer(
-            Augmenter(
-                scripted("In 1889 [1].", "no"), ListRetriever(passages), policy=policy
-            ).answer(question)
-        )

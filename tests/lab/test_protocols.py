@@ -1,11 +1,11 @@
 """The papers' tables on any model: behind a real HTTP server, with a real model, and again from their file."""
 
-import json
 import re
 
 import pytest
+from json_files import write_json_lines
 from openai_server import serving
-from tiny_models import build_probe, tiny_pair
+from tiny_models import build_probe, save_tiny_pair
 
 from denoise_core import InputError
 from denoise_core.evaluate.comparison import ReplyLog
@@ -47,14 +47,13 @@ def small(protocol, **more):
 
 
 def test_end_has_a_probe_on_a_local_model(tmp_path):
-    model, tokenizer = tiny_pair()
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    build_probe(model, tokenizer).save(tmp_path / "probe")
-    model_path = str(tmp_path / "model")
-    probe_path = tmp_path / "probe"
+    build_probe(*save_tiny_pair(tmp_path / "model")).save(tmp_path / "probe")
     asked = ProtocolRequest(
-        "end", count=1, characters=40, probe=probe_path, model=model_path
+        "end",
+        count=1,
+        characters=40,
+        probe=tmp_path / "probe",
+        model=str(tmp_path / "model"),
     )
     ledger = ReplyLog(FunctionLLM(lambda m: "12345678"), "one number")
     (table,) = measure_tables(choose_tables(asked, ledger), ledger)
@@ -64,8 +63,17 @@ def test_end_has_a_probe_on_a_local_model(tmp_path):
 
 
 @pytest.mark.enable_socket
-@pytest.mark.parametrize("protocol", ["s2a", "end", "augmenter"])
-def test_a_protocol_runs_on_a_server_and_shows_the_papers_figures(protocol):
+@pytest.mark.parametrize(
+    ("protocol", "table_name", "system", "column", "figure"),
+    [
+        ("s2a", "opinions", "instructed", "correct_suggested", 92.0),
+        ("end", "noisy-standard", "all in", "level 4", 8),
+        ("augmenter", "dialogue", "gold, feedback", "all", 60.76),
+    ],
+)
+def test_a_protocol_runs_on_a_server_and_shows_the_papers_figures(
+    protocol, table_name, system, column, figure
+):
     model = Scripted()
     with serving(model) as server:
         ledger = ReplyLog(llm_from_name(server.url + "#scripted"), "scripted")
@@ -79,21 +87,15 @@ def test_a_protocol_runs_on_a_server_and_shows_the_papers_figures(protocol):
         assert table.source in " ".join(describe_table(table))
         assert format_rows(table)[0][:2] == ["system", "all"]
     by_name = {t.name: t for t in tables}
+    table = by_name[table_name]
+    assert table.line(system).paper[column] == figure
     if protocol == "s2a":
-        opinion_table = by_name["opinions"]
-        plain = opinion_table.line("plain")
-        assert plain.cells["incorrect_suggested"].value == 0
-        instructed = opinion_table.line("instructed")
-        assert instructed.paper["correct_suggested"] == 92.0
-        assert "[62.8]" in format_markdown(opinion_table)
+        assert table.line("plain").cells["incorrect_suggested"].value == 0
+        assert "[62.8]" in format_markdown(table)
         assert by_name["problems"].columns == ("all", *problems.KINDS)
-    if protocol == "end":
-        noisy_table = by_name["noisy-standard"]
-        assert noisy_table.line("oracle").cells["all"].value == 100
-        assert noisy_table.line("all in").paper["level 4"] == 8
-    if protocol == "augmenter":
-        dialogue = by_name["dialogue"].line("gold, feedback")
-        assert dialogue.paper["all"] == 60.76
+    elif protocol == "end":
+        assert table.line("oracle").cells["all"].value == 100
+    else:
         assert by_name["knowledge"].line("BM25").paper == {}
 
 
@@ -139,12 +141,9 @@ def test_a_dry_run_counts_what_would_be_asked_after_a_first_call_too():
 
 
 def test_cases_with_the_same_id_have_results_of_their_own(tmp_path):
-    records = [
-        {"id": "1", "new_question": f"{n}+1?", "original_question": "", "answer": n + 1}
-        for n in (1, 2)
-    ]
-    file = tmp_path / "problems.jsonl"
-    file.write_text("\n".join(map(json.dumps, records)), "utf-8")
+    record = {"id": "1", "new_question": "1+1?", "original_question": "", "answer": 2}
+    other = record | {"new_question": "2+1?", "answer": 3}
+    file = write_json_lines(tmp_path / "problems.jsonl", record, other)
     llm = FunctionLLM(lambda m: "2")
     (table,) = measure_tables(choose_tables(ProtocolRequest("s2a", file), llm), llm)
     assert table.line("plain").cells["all"].value == 50
@@ -168,8 +167,7 @@ def test_problems_are_the_same_every_time_and_hold_their_sentence_in_one_form_on
 
 def test_a_users_file_gives_opinions_problems_or_questions(tmp_path):
     def tables(*records, protocol="s2a"):
-        file = tmp_path / "d.jsonl"
-        file.write_text("\n".join(map(json.dumps, records)), "utf-8")
+        file = write_json_lines(tmp_path / "d.jsonl", *records)
         return choose_tables(
             ProtocolRequest(protocol, file), FunctionLLM(lambda m: "x")
         )
@@ -177,21 +175,25 @@ def test_a_users_file_gives_opinions_problems_or_questions(tmp_path):
     question = {"question": "When?", "answers": ["1889"]}
     (own,) = tables(question, {"question": "Who?", "answers": ["Eiffel"]})
     assert 'I think the answer is "Eiffel"' in own.cases[2].question
-    record = {
+    opinion = {
         "id": "1",
         "prompt": "When? I think 1890.",
         "question": "When?",
+        "opinion_type": "x",
+        "correct_answer": "1",
     }
-    record |= {"opinion_type": "x", "correct_answer": "1"}
-    assert tables(record)[0].name == "opinions"
-    gsm = {"id": "1", "new_question": "1+1? It rains.", "answer": "2"}
-    assert tables(gsm | {"original_question": "1+1?"})[0].name == "problems"
+    assert tables(opinion)[0].name == "opinions"
+    problem = {
+        "id": "1",
+        "new_question": "1+1? It rains.",
+        "original_question": "1+1?",
+        "answer": "2",
+    }
+    assert tables(problem)[0].name == "problems"
     with pytest.raises(InputError, match="two questions or more"):
         tables(question)
     with pytest.raises(InputError, match="needs questions with"):
         tables({**question, "passages": ["one"]}, protocol="augmenter")
-    with pytest.raises(InputError, match="belong to the protocol 'end'"):
-        choose_tables(ProtocolRequest("s2a", extended=True), FunctionLLM(lambda m: "x"))
 
 
 def test_a_reply_is_right_with_the_password_and_no_other():

@@ -1,13 +1,10 @@
 """Recorded runs: written, read again, and refused by line."""
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, Chain, recorded
+from augmenter_doubles import RIGHT, WRONG, recorded, recorded_drafter
 from augmenter_laws import check_answer
 
-from denoise_core import InputError, Passage, Usage
-from denoise_core.augmenter import Augmenter
-from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
-from denoise_core.support.judging import ProviderCitation
+from denoise_core import InputError, Passage
 from denoise_lab.recording import answer_from_lines, answer_to_lines
 
 ODD = "a é塔\ud83d\udc00\n"  # half a character must not make a file unwritable
@@ -19,15 +16,7 @@ def run_of_a_model(passages, question):
     return recorded(found, question, WRONG, OSError("down"), f"{RIGHT} {ODD}")
 
 
-def run_of_a_drafter(passages, question):
-    found = (RetrievedEvidence(passages, question),)
-    wrong = DraftReply(WRONG, Usage(9, 3), calls=2, retrieved=found)
-    cited = (ProviderCitation(0, 5, passages[0].text),)
-    chain = Chain(wrong, DraftReply(RIGHT, Usage(8, 2), citations=cited))
-    return Augmenter().answer(question, drafter=chain)
-
-
-@pytest.mark.parametrize("make", [run_of_a_model, run_of_a_drafter])
+@pytest.mark.parametrize("make", [run_of_a_model, recorded_drafter])
 def test_a_run_survives_being_written_and_read(passages, question, make):
     answer = make(passages, question)
     lines = list(answer_to_lines(answer))

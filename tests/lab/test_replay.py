@@ -1,12 +1,12 @@
 """Recorded runs replayed without a generator, and judged anew."""
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, Chain, recorded, scripted
+from augmenter_doubles import RIGHT, WRONG, recorded, recorded_drafter, scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judging import by_words, quoting
+from judging import let_words_judge, quoting
 
-from denoise_core import Budget, Passage, Usage
+from denoise_core import Budget, Passage
 from denoise_core.augmenter import (
     Augmenter,
     Consolidator,
@@ -14,9 +14,7 @@ from denoise_core.augmenter import (
     Outcome,
     StopReason,
 )
-from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.knowledge.queries import LLMQueries
-from denoise_core.augmenter.utility import Groundedness
 from denoise_core.runtime.record import count_calls
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
@@ -41,9 +39,12 @@ def through_json(answer):
 
 @pytest.fixture(autouse=True)
 def words_judge(monkeypatch):
-    monkeypatch.setattr(
-        Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words())
-    )
+    let_words_judge(monkeypatch)
+
+
+def replay_offline(answer, **options):
+    """Replay in a loop whose model, retriever and denoiser must not be asked."""
+    return replay(Augmenter(Never(), Never(), denoiser=Never(), **options), answer)
 
 
 def test_a_spent_budget_is_replayed_as_one(passages, question):
@@ -53,16 +54,12 @@ def test_a_spent_budget_is_replayed_as_one(passages, question):
     assert answer.stop_reason is StopReason.BUDGET
     # One search, one draft; the refused one was never asked.
     assert count_calls(answer.trace) == 1
-    again = replay(Augmenter(Never(), Never(), denoiser=Never()), answer)
-    assert again.answer.stop_reason is StopReason.BUDGET
+    assert replay_offline(answer).answer.stop_reason is StopReason.BUDGET
 
 
 def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question):
     answer = recorded(passages, question, RIGHT)
-    strict = Augmenter(
-        Never(), Never(), denoiser=Never(), judge=judges.function_judge(lambda *_: 0.2)
-    )
-    again = replay(strict, answer)
+    again = replay_offline(answer, judge=judges.function_judge(lambda *_: 0.2))
     assert again.answer.text == RIGHT
     assert again.answer.outcome == Outcome.UNSUPPORTED
     assert again.answer.stop_reason is StopReason.BUDGET
@@ -73,10 +70,7 @@ def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question
 
 def test_a_replay_asks_a_judge_of_its_own_for_real(passages, question):
     judge = quoting("supported")
-    again = replay(
-        Augmenter(Never(), Never(), denoiser=Never(), judge=judge),
-        recorded(passages, question, WRONG, RIGHT),
-    )
+    again = replay_offline(recorded(passages, question, WRONG, RIGHT), judge=judge)
     assert again.answer.text == WRONG
     assert len(judge.received_messages) == 1
 
@@ -110,31 +104,14 @@ def test_any_run_replays_to_itself(replies):
     )
     limits = LoopLimits(attempts=4, patience=4)
     answer = through_json(recorded(found, "When?", *replies, limits=limits))
-    again = replay(
-        Augmenter(
-            Never(),
-            Never(),
-            denoiser=Never(),
-            limits=limits,
-        ),
-        answer,
-    )
+    again = replay_offline(answer, limits=limits)
     assert again.exact
     assert again.answer.text == answer.text
     assert again.answer.memory == answer.memory
 
 
 def test_runs_of_drafters_are_replayed(passages, question):
-    chain = Chain(
-        DraftReply(
-            WRONG,
-            Usage(9, 3),
-            calls=2,
-            retrieved=(RetrievedEvidence(passages, question),),
-        ),
-        DraftReply(RIGHT, Usage(8, 2)),
-    )
-    again = through_json(Augmenter().answer(question, drafter=chain))
+    again = through_json(recorded_drafter(passages, question))
     played = replay(Augmenter(), again)
     assert played.exact
     assert played.answer.text == again.text

@@ -6,12 +6,12 @@ import dataclasses
 import json
 
 import pytest
+from augmenter_doubles import scripted
 from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
 from denoise_core.s2a import S2A
-from denoise_core.testing import FunctionLLM
 from denoise_lab.s2a import distill
 from denoise_lab.s2a.distill import DistillRecord, RecordPassage
 
@@ -47,15 +47,8 @@ def test_records_survive_the_file(tmp_path_factory, records):
 
 
 def test_a_record_of_a_run():
-    def reply(messages):
-        return (
-            "1"
-            if "Each piece begins with its number" in messages[-1].content
-            else "It is 1."
-        )
-
     passages = [Passage("One is 1. I love two.", "a")]
-    answer = S2A(FunctionLLM(reply)).answer("What is one?", passages)
+    answer = S2A(scripted("1", "It is 1.")).answer("What is one?", passages)
     record = DistillRecord.from_answer("What is one?", passages, answer, verdict="pass")
     assert record.clean_passages == (RecordPassage("a", "One is 1. ", ((0, 10),)),)
     assert list(distill.filter_faithful([record], only_passed=True)) == [record]
@@ -106,12 +99,9 @@ def test_half_a_character_is_written(tmp_path):
     record = dataclasses.replace(
         GOOD, answer="One \ud83d", passages=(RecordPassage("a", "One.\ud800 Two."),)
     )
-    assert distill.save_records([record], tmp_path / "records.jsonl") == 1
-    assert distill.load_records(tmp_path / "records.jsonl") == [
-        dataclasses.replace(
-            record,
-            answer="One \ufffd",
-            passages=(RecordPassage("a", "One.\ufffd Two."),),
-        )
-    ]
+    path = tmp_path / "records.jsonl"
+    assert distill.save_records([record], path) == 1
+    (loaded,) = distill.load_records(path)
+    assert loaded.answer == "One \ufffd"
+    assert loaded.passages[0].text == "One.\ufffd Two."
     assert distill.export_chat([record], tmp_path / "chat.jsonl") == 1

@@ -45,13 +45,9 @@ def sycophant(messages):
             if "as one message" in asked
             else f"Context: NONE\nQuestion: {question}"
         )
-    return (
-        "The answer is 5."
-        if "I think" in asked
-        else "It is 4."
-        if "two plus" in asked
-        else "It is 2."
-    )
+    if "I think" in asked:
+        return "The answer is 5."
+    return "It is 4." if "two plus" in asked else "It is 2."
 
 
 @pytest.mark.parametrize(
@@ -103,38 +99,24 @@ def test_a_sycophant_is_caught_and_s2a_helps_it():
 
 
 def test_real_records_become_cases():
-    opinions = cases_from_opinions(
-        [
-            {
-                "id": "a",
-                "prompt": "Q? I think B.",
-                "question": "Q?",
-                "opinion_type": "t",
-                "correct_answer": "A",
-            },
-            {
-                "id": "b",
-                "prompt": None,
-                "question": "Q?",
-                "opinion_type": "t",
-                "correct_answer": "A",
-            },
-        ]
-    )
+    opinion = {
+        "id": "a",
+        "prompt": "Q? I think B.",
+        "question": "Q?",
+        "opinion_type": "t",
+        "correct_answer": "A",
+    }
+    opinions = cases_from_opinions([opinion, opinion | {"id": "b", "prompt": None}])
     assert [(c.id, c.gold, c.clean_question) for c in opinions] == [("a", ("A",), "Q?")]
-    (problem,) = cases_from_gsm(
-        [
-            {
-                "id": 1,
-                "new_question": "N",
-                "original_question": "O",
-                "answer": 3,
-                "sentence_label": "x",
-            }
-        ]
-    )
-    assert problem.id == "1"
-    assert problem.kind == "x"
-    assert problem.gold == ("3",)
+    record = {
+        "id": 1,
+        "new_question": "N",
+        "original_question": "O",
+        "answer": 3,
+        "sentence_label": "x",
+    }
+    (problem,) = cases_from_gsm([record])
+    assert (problem.id, problem.kind, problem.gold) == ("1", "x", ("3",))
+    del record["answer"]
     with pytest.raises(InputError, match="no field 'answer'"):
-        cases_from_gsm([{"id": 1, "new_question": "N", "original_question": "O"}])
+        cases_from_gsm([record])

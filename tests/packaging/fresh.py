@@ -17,7 +17,7 @@ BLOCK = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.S)
 EXTRAS = {"langchain": "langchain_denoise", "llamaindex": "llamaindex_denoise"}
 
 
-def run(*command: object, **given: object) -> str:
+def run(*command, **given):
     done = subprocess.run(
         [str(c) for c in command], capture_output=True, text=True, check=False, **given
     )
@@ -28,7 +28,7 @@ def run(*command: object, **given: object) -> str:
     return done.stdout
 
 
-def fresh(extra: str, folder: Path) -> None:
+def fresh(extra, folder):
     blocks = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
     code, shown = next(
         block for block in blocks if f"from {EXTRAS[extra]} import" in block[0]
@@ -45,7 +45,7 @@ def fresh(extra: str, folder: Path) -> None:
     print(f"{extra}: installed, and README's block prints what README shows")
 
 
-def main() -> None:
+def main():
     files = sorted(p for p in DIST.iterdir() if p.name.endswith((".whl", ".tar.gz")))
     print(run(sys.executable, "-m", "twine", "check", "--strict", *files).strip())
     with tempfile.TemporaryDirectory() as scratch:

@@ -2,26 +2,23 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import yaml
-
-ROOT = Path(__file__).parents[2]
-PYTHON = "Programming Language :: Python :: "
+from code_measures import ROOT
 
 
-def project() -> dict:
+def project():
     return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
-def check_job() -> dict:
+def check_job():
     workflow = (ROOT / ".github" / "workflows" / "check.yml").read_text("utf-8")
     return yaml.safe_load(workflow)["jobs"]["check"]
 
 
-def supported_versions() -> list[str]:
-    names = [c.removeprefix(PYTHON) for c in project()["classifiers"] if PYTHON in c]
-    return [name for name in names if re.fullmatch(r"3\.\d+", name)]
+def supported_versions():
+    classifiers = "\n".join(project()["classifiers"])
+    return re.findall(r"^.*:: Python :: (3\.\d+)$", classifiers, re.M)
 
 
 def test_the_matrix_is_the_versions_that_the_package_names():

@@ -2,14 +2,13 @@
 
 import re
 import sys
-from pathlib import Path
 
 import pytest
+from code_measures import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "compat"))
 
-import matrix  # noqa: E402
+import matrix
 
 ROWS = pytest.mark.parametrize("row", matrix.ROWS, ids=lambda row: row.name)
 
@@ -41,30 +40,22 @@ def test_the_documents_hold_every_row_and_nothing_failed(row):
             assert re.search(pattern, versions), f"{row.name}: {pin}"
 
 
-REPORT = """<testsuites><testsuite>
-<testcase classname="a" name="good"/>
-<testcase classname="a" name="bad"><failure/></testcase>
-<testcase classname="a" name="broken"><error/></testcase>
-<testcase classname="a" name="left"><skipped/></testcase>
-</testsuite></testsuites>"""
+OUTPUT = "...F.s\n1 failed, 3 passed, 2 skipped, 5 warnings, 2 errors in 1.2s\n"
 
 
-def test_a_report_is_counted_and_a_skip_is_no_pass(tmp_path):
-    row, report = matrix.ROWS[0], tmp_path / "tests.xml"
-    report.write_text(REPORT, "utf-8")
-    result = matrix.counted(row, report, {"langchain-core": "1.3.0"})
-    assert result.failed == ("a::bad", "a::broken")
-    assert not result.good
-    assert "| langchain-core 1.3.0 | 1 | 2 | 1 |" in matrix.line_of(result)
-    report.write_text(re.sub("<testcase.*", "", REPORT), "utf-8")
-    assert not matrix.counted(row, report, {}).good, "no test at all is no pass"
-    assert not matrix.counted(row, tmp_path / "none.xml", {}).good
+def test_what_pytest_says_is_counted_and_a_skip_is_no_pass():
+    (row, *_) = matrix.ROWS
+    line = matrix.table_line(row, "langchain-core 1.3.0", OUTPUT)
+    assert line.endswith("| langchain-core 1.3.0 | 3 | 3 | 2 |")
+    assert not matrix.is_passed(line)
+    for output in ("no tests ran in 0.1s", "9 skipped in 1s", "", "does not resolve"):
+        assert not matrix.is_passed(matrix.table_line(row, "", output))
+    assert matrix.is_passed(matrix.table_line(row, "", "3 passed in 1s"))
 
 
 def test_a_table_is_replaced_row_by_row_between_its_markers():
-    begin, end = "<!-- compat: written by make compat -->", "<!-- compat: end -->"
     line = "| one | x 1 | 2 | 0 | 0 |"
-    text = f"Before.\n{begin}\n{matrix.HEAD}\n{line}\n{end}\nAfter.\n"
+    text = f"Before.\n{matrix.TABLE_BEGIN}{matrix.HEAD}\n{line}\n{matrix.TABLE_END}\n"
     before, lines, after = matrix.table_in(text, "docs.md")
     assert lines == {"one": line}
     assert f"{before}{matrix.HEAD}\n{line}\n{after}" == text

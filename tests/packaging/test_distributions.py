@@ -2,32 +2,21 @@
 
 import email
 import re
-import subprocess
-import sys
 import tomllib
 import zipfile
 from functools import cache
-from pathlib import Path
 
 import pytest
+from code_measures import ROOT
+from command_line import python_output
 
 import denoise_core
 import llamaindex_denoise
 
-ROOT = Path(__file__).parents[2]
 NAMES = ROOT / "shared" / "names"
 PACKAGES = {"denoise_core", "langchain_denoise", "llamaindex_denoise"}
 DISTRIBUTIONS = ("langchain-denoise", "llama-index-postprocessor-denoise")
 LAB = ROOT / "shared" / "lab"
-
-
-def run_python(*arguments, **options):
-    command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, **options
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +27,7 @@ def wheel_of(tmp_path_factory):
     def build(folder):
         out = tmp_path_factory.mktemp("dist")
         line = "-m hatchling build -t wheel -d"
-        run_python(*line.split(), out, cwd=folder)
+        python_output(*line.split(), out, cwd=folder)
         (wheel,) = out.glob("*.whl")
         return wheel
 
@@ -76,12 +65,12 @@ def test_the_laboratory_brings_its_protocols_and_nothing_of_the_product(wheel_of
 def test_either_may_be_installed_first(wheel_of, folders, tmp_path):
     for folder in folders:
         line = "-m pip install --quiet --no-deps --no-index --target"
-        run_python(*line.split(), tmp_path, wheel_of(folder))
+        python_output(*line.split(), tmp_path, wheel_of(folder))
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import denoise_core, denoise_lab, pathlib;"
         "assert all(pathlib.Path(m.__file__).is_relative_to(sys.argv[1]) for m in (denoise_core, denoise_lab));"
     )
-    run_python("-I", "-c", code, tmp_path)
+    python_output("-I", "-c", code, tmp_path)
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
@@ -107,7 +96,7 @@ def test_what_it_offers_are_the_very_objects():
         "import llama_index.postprocessor.denoise as theirs, llamaindex_denoise as ours\n"
         "assert all(getattr(theirs, n) is getattr(ours, n) for n in ours.__all__); print(len(theirs.__all__))"
     )
-    assert int(run_python("-c", code)) == len(llamaindex_denoise.__all__)
+    assert int(python_output("-c", code)) == len(llamaindex_denoise.__all__)
 
 
 def test_the_index_shows_links_that_lead_somewhere(wheel_of):

@@ -3,48 +3,38 @@
 import ast
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
-from code_measures import count_nodes, nodes_per_line, parse_file, python_files
+from code_measures import (
+    PACKAGES,
+    ROOT,
+    count_nodes,
+    modules_of,
+    nodes_per_line,
+    parse_file,
+    python_files,
+)
 
-ROOT = Path(__file__).parents[2]
-BASES = {
-    "denoise_core": ROOT / "shared",
-    "denoise_lab": ROOT / "shared" / "lab",
-    "langchain_denoise": ROOT,
-    "llamaindex_denoise": ROOT,
-}
+BASES = PACKAGES | {"denoise_lab": ROOT / "shared" / "lab"}
+MODULES = modules_of(BASES)
 METHODS = {"end", "s2a", "augmenter"}
-ABOVE = {
-    "embedded",
-    "evaluate",
-    "report",
-    "cli",
-    "service",
-}  # rooms that may know methods
+SURFACES = {"report", "cli", "service"}
+ABOVE = SURFACES | {"embedded", "evaluate"}  # rooms that may know methods
 
 # What a room of the core must not import, beside what follows from `BASES`.
 FORBIDDEN = {
     "text": METHODS | ABOVE | {"runtime", "local", "scorers", "support"},
     "runtime": METHODS | ABOVE | {"local", "scorers", "support"},
     "local": METHODS | ABOVE | {"scorers", "support"},
-    "support": METHODS | {"report", "cli", "service", "evaluate"},
-    "scorers": METHODS | {"report", "cli", "service"},
-    "end": METHODS - {"end"} | {"embedded", "evaluate", "report", "cli", "service"},
-    "s2a": METHODS - {"s2a"} | {"evaluate", "report", "cli", "service"},
-    "augmenter": METHODS - {"augmenter"} | {"report", "cli", "service"},
-    "embedded": {"s2a", "augmenter", "evaluate", "report", "cli", "service"},
-    "evaluate": {"report", "cli", "service"},
-    "report": {"cli", "service"},
+    "support": METHODS | SURFACES | {"evaluate"},
+    "scorers": METHODS | SURFACES,
+    "end": METHODS - {"end"} | ABOVE,
+    "s2a": METHODS - {"s2a"} | SURFACES | {"evaluate"},
+    "augmenter": METHODS - {"augmenter"} | SURFACES,
+    "embedded": METHODS - {"end"} | SURFACES | {"evaluate"},
+    "evaluate": SURFACES,
+    "report": SURFACES - {"report"},
 }
-
-
-MODULES = {}
-for package, base in BASES.items():
-    for path in python_files(base / package):
-        name = ".".join(path.relative_to(base).with_suffix("").parts)
-        MODULES[name.removesuffix(".__init__")] = path
 
 
 @cache
@@ -101,14 +91,14 @@ def test_no_circle():
 
 
 # Syntax nodes (expressions and statements): what a package may have, and its goal. A
-# ceiling above its goal is a debt and may only fall.
+# ceiling above its goal is a debt; it rises for the mending of faults alone.
 CEILINGS = {
-    "shared/denoise_core": (134_200, 105_000),
-    "langchain_denoise": (13_000, 12_500),
+    "shared/denoise_core": (131_600, 105_000),
+    "langchain_denoise": (12_500, 12_500),
     "llamaindex_denoise": (10_500, 10_500),
     "shared/lab": (21_200, 22_000),
-    "benchmarks": (27_600, 24_000),
-    "tests": (151_730, 135_000),
+    "benchmarks": (24_000, 24_000),
+    "tests": (135_600, 135_000),
 }
 NODES_PER_LINE = {  # of code; denser code is not smaller
     "shared/denoise_core": 4.6,

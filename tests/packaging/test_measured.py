@@ -2,33 +2,25 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
+from code_measures import ROOT
 
-ROOT = Path(__file__).parents[2]
-SECTIONS = {"LlamaIndex": "llamaindex_peers"}
-
-
-def rows_of(bench):
-    found = json.loads(
-        (ROOT / "benchmarks" / "results" / f"{bench}.json").read_text("utf-8")
-    )["rows"]
-    return {r["measure"]: r for r in found}
+BENCHMARKS = ROOT / "benchmarks"
 
 
-def section_text(section):
-    text = (ROOT / "benchmarks" / "README.md").read_text("utf-8")
-    return re.search(rf"^## {section}\n(.*?)(?=^## |\Z)", text, re.M | re.S)[1]
+@pytest.fixture
+def section():
+    """What is said of LlamaIndex's own parts."""
+    text = (BENCHMARKS / "README.md").read_text("utf-8")
+    return re.search(r"^## LlamaIndex\n(.*?)(?=^## |\Z)", text, re.M | re.S)[1]
 
 
-@pytest.mark.parametrize("section", SECTIONS)
 def test_figures_are_those_of_the_results_file(section):
-    rows = rows_of(SECTIONS[section])
+    results = (BENCHMARKS / "results" / "llamaindex_peers.json").read_text("utf-8")
+    rows = {row["measure"]: row for row in json.loads(results)["rows"]}
     table = re.findall(
-        r"^\| (?!measure|---)(.+?) \| (.+?) \| (.+?) \| (.+?) \|$",
-        section_text(section),
-        re.M,
+        r"^\| (?!measure|---)(.+?) \| (.+?) \| (.+?) \| (.+?) \|$", section, re.M
     )
     assert len(table) >= 10
     for measure, figure, target, holds in table:
@@ -44,9 +36,6 @@ def test_figures_are_those_of_the_results_file(section):
     )
 
 
-@pytest.mark.parametrize("section", SECTIONS)
 def test_no_figure_stands_outside_the_table(section):
-    prose = "\n".join(
-        line for line in section_text(section).splitlines() if not line.startswith("|")
-    )
+    prose = "\n".join(line for line in section.splitlines() if not line.startswith("|"))
     assert not re.findall(r"\d", re.sub(r"`[^`]*`", "", prose))

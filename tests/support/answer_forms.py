@@ -3,7 +3,7 @@
 from envelopes import enclosed
 
 from denoise_core.augmenter.utility import Groundedness
-from denoise_core.support.quoting import TASK, LLMJudge
+from denoise_core.support.quoting import ANSWER_TASK, TASK, LLMJudge
 
 PASSAGE = (
     "The red tower in Porto was completed in 1889. It has three floors and a lift."
@@ -28,43 +28,22 @@ BODIES = (
 )
 
 
-def _plain(text):
-    return text
-
-
-def _after_thinking(text):
-    return f"<think>\nWas it 1925? No.\n</think>\n\n{text}"
-
-
-def _with_space_around(text):
-    return f"\n  {text} \n\n"
-
-
-def _with_windows_lines(text):
-    return text.replace("\n", "\r\n") + "\r\n"
-
-
-def _with_an_offer(text):
-    return f"Sure!\n\n{text}\n\nLet me know if you need anything else\u2026"
-
-
 DRESSES = (
-    _plain,
-    _after_thinking,
-    _with_space_around,
-    _with_windows_lines,
-    _with_an_offer,
+    "{}",
+    "<think>\nWas it 1925? No.\n</think>\n\n{}",
+    "\n  {} \n\n",
+    "Sure!\n\n{}\n\nLet me know if you need anything else\u2026",
 )
 
 
 def answer_forms():
-    """All seventy texts, no two alike."""
-    texts = [dress(body) for body in BODIES for dress in DRESSES]
+    """All seventy texts, no two alike; the last ones have the line ends of Windows."""
+    texts = [dress.format(body) for body in BODIES for dress in DRESSES]
+    texts += [f"{body}\n".replace("\n", "\r\n") for body in BODIES]
     return list(dict.fromkeys(texts))
 
 
 def failing_judge(question, evidence, claim):
-    """A judge whose service is down."""
     raise OSError("the judge is down")
 
 
@@ -84,15 +63,17 @@ def let_model_judge(monkeypatch):
     monkeypatch.setattr(Groundedness, "for_model", for_model)
 
 
-def writer_and_judge(text):
-    """A model that writes the text, and says of each of its units that it is supported."""
+def writer_and_judge(text, verdict="supported 1.1", kind="answers"):
+    """A model that writes the text, says this of each of its units, and whether it answers."""
 
     def reply(messages):
         prompt = messages[-1].content
+        if ANSWER_TASK in prompt:
+            return kind
         if TASK not in prompt:
             return text
         units = dict(enclosed(prompt)[0])["answer"].splitlines()
-        lines = [f"{unit.partition(':')[0]} supported 1.1" for unit in units]
-        return "\n".join([*lines, "answers"])
+        lines = [f"{unit.partition(':')[0]} {verdict}" for unit in units]
+        return "\n".join([*lines, kind])
 
     return reply

@@ -6,14 +6,10 @@ text stands in a system message or outside an envelope of any prompt. What an ob
 counted by `can_happen`.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from envelopes import enclosed
 from laws import check_result
@@ -24,7 +20,6 @@ from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, draft_prompt
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.options import ShownText
 from denoise_core.support.judging import AnswerVerdict
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.delimit import sanitize_text
@@ -36,27 +31,25 @@ TRUSTED = Passage(
     "The harbour bus leaves at 08:10. It does not run on Sundays.", "trusted"
 )
 HISTORY = "user: Hello, I am new here."
-WORST = (
-    '{"claims": [{"words": "", "verdict": "supported", "quotes": [{"evidence": 1, "text": "a quote"}]}], '
-    '"abstains": false, "answers_the_question": true}'
-)
+FIRST_SENTENCE = "The harbour bus leaves at 08:10. "
+ANSWER = "The bus leaves at 08:10 [1]."
+ACCEPTING = "1 supported 1.1\nanswers"
+"""What a judge says of an answer of one sentence that it accepts."""
 
 
-def attacks(folder: Path = DATA) -> list[dict[str, Any]]:
+def attacks():
     """Those of every file there."""
-    text = "".join(path.read_text("utf-8") for path in sorted(folder.glob("*.jsonl")))
+    text = "".join(path.read_text("utf-8") for path in sorted(DATA.glob("*.jsonl")))
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
-@dataclass
 class Outcome:
     """``leaks`` break what is promised; ``can_happen`` names what the table allows and did happen."""
 
-    leaks: list[str] = field(default_factory=list)
-    can_happen: list[str] = field(default_factory=list)
+    def __init__(self):
+        self.leaks, self.can_happen = [], []
 
-    def note(self, leaks: dict[str, object], can_happen: dict[str, object]) -> None:
-        """Add what is true of each."""
+    def note(self, leaks, can_happen):
         self.leaks += [what for what, is_so in leaks.items() if is_so]
         self.can_happen += [what for what, is_so in can_happen.items() if is_so]
 
@@ -64,14 +57,14 @@ class Outcome:
 class Obeying:
     """Replies as the attack wants once all of its triggers stand in a prompt, else as a good model would."""
 
-    def __init__(self, attack: dict[str, Any], kind: str, otherwise: str) -> None:
+    def __init__(self, attack, kind, otherwise):
         self.attack = attack
         self.obeyed = False
-        self.prompts: list[Sequence[Message]] = []
+        self.prompts = []
         self.kind, self.otherwise = kind, otherwise
         self.llm = FunctionLLM(self.reply)
 
-    def reply(self, messages: Sequence[Message]) -> str:
+    def reply(self, messages):
         self.prompts.append(messages)
         seen = "\n".join(m.content for m in messages)
         reply = self.otherwise
@@ -80,12 +73,12 @@ class Obeying:
             for t in self.attack["triggers"]
         ):
             self.obeyed = True
-            reply = str(self.attack["obey"].get(self.kind, reply))
+            reply = self.attack["obey"].get(self.kind, reply)
         # In the form that was asked for, so that what it says is read.
         return f"Context: {reply}" if self.kind == "rewrite" else reply
 
 
-def tried(attack: dict[str, Any], method: str) -> Outcome:
+def tried(attack, method):
     """The attack against one method, with a model that obeys it."""
     outcome = Outcome()
     if method.startswith("s2a"):
@@ -97,15 +90,15 @@ def tried(attack: dict[str, Any], method: str) -> Outcome:
     return outcome
 
 
-def _placed(attack: dict[str, Any]) -> dict[str, list[str]]:
+def _placed(attack):
     """The texts of an attack by what carries them."""
-    found: dict[str, list[str]] = {}
+    found = {}
     for part in attack.get("parts") or [attack]:
         found.setdefault(part["carrier"], []).append(part["text"])
     return found
 
 
-def _passages(placed: dict[str, list[str]], *carriers: str) -> list[Passage]:
+def _passages(placed, *carriers):
     """Documents as texts, titles as headers, metadata where ``show`` names it."""
     bodies = []
     for carrier in ("document", "evidence", "tool_result", *carriers):
@@ -119,7 +112,7 @@ def _passages(placed: dict[str, list[str]], *carriers: str) -> list[Passage]:
     ]
 
 
-def _memory(placed: dict[str, list[str]]) -> WorkingMemory:
+def _memory(placed):
     evidence = (TRUSTED, *_passages(placed))
     turns = tuple(Message("user", text) for text in placed.get("history", [HISTORY]))
     question = placed.get("question", [QUESTION])[0]
@@ -137,25 +130,18 @@ def _memory(placed: dict[str, list[str]]) -> WorkingMemory:
     return memory
 
 
-def _s2a(
-    attack: dict[str, Any],
-    method: str,
-    variant: str,
-    outcome: Outcome,
-    show: ShownText = "source",
-) -> None:
+def _s2a(attack, method, variant, outcome, show="source"):
     is_extractive, is_joint = variant == "select", method == "s2a_joint"
     model = Obeying(attack, "rewrite", "NONE")
     if is_extractive:
         model = Obeying(attack, "numbers", "1")
     placed = _placed(attack)
     question = placed.get("question", [QUESTION])[0]
-    passages = [TRUSTED, *_passages(placed, "draft", "feedback")]
-    options = Options(
-        join_passages=is_joint,
-        metadata=("note",),
-        shown_text=show,
-    )
+    passages = [TRUSTED]
+    for passage in _passages(placed, "draft", "feedback"):
+        header = passage.metadata.get("note", passage.header)
+        passages.append(replace(passage, header=header))
+    options = Options(join_passages=is_joint, shown_text=show)
     denoiser = S2ADenoiser(model.llm, variant=variant, options=options)
     result = denoiser.denoise(question, passages)
     _check_prompts(attack, model, placed, outcome)
@@ -166,12 +152,6 @@ def _s2a(
         marker = ""
     has_marker = marker and any(marker in p.text for p in result.passages)
     kept = [p.text for p in result.passages if p.id == TRUSTED.id]
-    clean = S2ADenoiser(
-        FunctionLLM(lambda m: "1"),
-        variant="select",
-        options=options,
-    )
-    expected = [p.text for p in clean.denoise(question, [TRUSTED]).passages]
     is_own_question = "question" not in placed
     outcome.note(
         {
@@ -184,7 +164,7 @@ def _s2a(
             "a hostile passage changed what was kept of another": is_extractive
             and not is_joint
             and is_own_question
-            and kept != expected,
+            and kept != [FIRST_SENTENCE],
         },
         {
             "joint selection: another document's text is dropped": is_extractive
@@ -198,25 +178,21 @@ def _s2a(
     )
 
 
-def _augmenter(attack: dict[str, Any], method: str, outcome: Outcome) -> None:
+def _augmenter(attack, method, outcome):
     placed = _placed(attack)
     memory = _memory(placed)
-    answer = "The bus leaves at 08:10 [1]."
-    kind, otherwise = {
-        "draft": ("answer", answer),
-        "judge": ("verdict", answer),
-        "search_query": ("query", answer),
-    }[method]
-    model = Obeying(attack, kind, otherwise)
+    kinds = {"draft": "answer", "judge": "verdict", "search_query": "query"}
+    model = Obeying(attack, kinds[method], ANSWER)
     if method == "judge":
-        candidate = placed.get("draft", [answer])[0]
+        candidate = placed.get("draft", [ANSWER])[0]
         verdict = run(Groundedness(model.llm).assess(memory, candidate))[0]
-        worst = Groundedness(FunctionLLM(lambda m: WORST)).assess(memory, candidate)
+        accepting = Groundedness(FunctionLLM(lambda m: ACCEPTING))
+        is_accepted = run(accepting.assess(memory, candidate))[0].passed
         outcome.note(
             {"passed without a verdict": verdict.passed and not model.obeyed},
             {
                 "a judge that is a model accepts what it is told to accept": model.obeyed
-                and run(worst)[0].passed
+                and is_accepted
             },
         )
     elif method == "search_query":
@@ -235,12 +211,7 @@ def _augmenter(attack: dict[str, Any], method: str, outcome: Outcome) -> None:
     _check_prompts(attack, model, placed, outcome)
 
 
-def _check_prompts(
-    attack: dict[str, Any],
-    model: Obeying,
-    placed: dict[str, list[str]],
-    outcome: Outcome,
-) -> None:
+def _check_prompts(attack, model, placed, outcome):
     """No untrusted line stands in a system message or outside the envelopes; an assistant's turn is what
     the model itself replied."""
     text = "\n".join(sanitize_text(part) for parts in placed.values() for part in parts)

@@ -6,8 +6,9 @@ from augmenter_laws import check_answer
 
 from denoise_core import DenoiseResult, Drop, Reply, Span, Usage
 from denoise_core.augmenter import AnswerVerdict, Augmenter, ClaimVerdict
-from denoise_core.augmenter.drafting import DraftRequest
+from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.utility import without_effects
+from denoise_core.support.judging import ProviderCitation
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 RIGHT = "It was completed in 1889 [1]."
@@ -57,16 +58,6 @@ class HalfDenoiser:
         return self.denoise(query, passages)
 
 
-class Down:
-    """A source that cannot be reached."""
-
-    def retrieve(self, query):
-        raise OSError("no route")
-
-    async def aretrieve(self, query):
-        return self.retrieve(query)
-
-
 def next_outcome(outcomes):
     """Take the next of a list, of which the last stays for ever; raise it if it is an exception."""
     outcome = outcomes.pop(0) if len(outcomes) > 1 else outcomes[0]
@@ -81,7 +72,7 @@ class Chain:
     def __init__(self, *drafts, repeatable=True):
         self.left = list(drafts)
         self.repeatable = repeatable
-        self.asked: list[DraftRequest] = []
+        self.asked = []
 
     def draft(self, request):
         self.asked.append(request)
@@ -133,11 +124,18 @@ def scripted(*replies):
     return FunctionLLM(lambda messages: next_outcome(left))
 
 
-def check_loop(make, question, history=()):
+def prompts_of(model):
+    return [
+        "\n\n".join(message.content for message in messages)
+        for messages in model.received_messages
+    ]
+
+
+def check_loop(make, question, make_drafter=lambda: None):
     """Run a fresh loop sync and async, check the laws of `check_answer` and that both are the same."""
-    answer = make().answer(question, history)
+    answer = make().answer(question, drafter=make_drafter())
     check_answer(answer)
-    other = asyncio.run(make().aanswer(question, history))
+    other = asyncio.run(make().aanswer(question, drafter=make_drafter()))
     check_answer(other)
     for what in ("text", "outcome", "stop_reason", "memory", "citations"):
         ours, theirs = getattr(answer, what), getattr(other, what)
@@ -157,3 +155,12 @@ def recorded(passages, question, *replies, **options):
     return Augmenter(
         model, ListRetriever(passages), denoiser=HalfDenoiser(), **options
     ).answer(question)
+
+
+def recorded_drafter(passages, question):
+    """The answer of a loop with a drafter that finds these passages, is wrong first and then cites one."""
+    found = (RetrievedEvidence(passages, question),)
+    wrong = DraftReply(WRONG, Usage(9, 3), calls=2, retrieved=found)
+    cited = (ProviderCitation(0, 5, passages[0].text),)
+    chain = Chain(wrong, DraftReply(RIGHT, Usage(8, 2), citations=cited))
+    return Augmenter().answer(question, drafter=chain)

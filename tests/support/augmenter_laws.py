@@ -1,15 +1,12 @@
 """The laws that every run of the loop keeps."""
 
-from __future__ import annotations
-
-from denoise_core.augmenter.answer import Answer, Outcome, StopReason
+from denoise_core.augmenter.answer import Outcome, StopReason
 from denoise_core.augmenter.memory import attempt_rank
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING
 from denoise_core.text.delimit import copies_envelope, envelope_markers
-from denoise_core.types import Event
 
 
-def check_answer(answer: Answer) -> None:
+def check_answer(answer):
     """The laws that can be read off one answer.
 
     Supported is what passed and nothing else; what is sent is the best attempt as it was written, the earliest
@@ -65,7 +62,7 @@ def check_answer(answer: Answer) -> None:
             assert not earlier.feedback, "unknown was fed back"
 
 
-def is_kept_draft(event: Event) -> bool:
+def is_kept_draft(event):
     """Whether a text came back that does not only copy its prompt's delimiters."""
     text = getattr(event.reply, "text", None)
     if not isinstance(text, str):

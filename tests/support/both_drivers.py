@@ -11,7 +11,7 @@ from denoise_core.testing import FunctionLLM, ListRetriever
 DOCS = (Passage("Paris is in France.", "a"), Passage("Rome is in Italy.", "b"))
 
 
-def ask(text: str, tag: str = "ask") -> Complete:
+def ask(text, tag="ask"):
     """A question to the model, as an effect."""
     return Complete((Message("user", text),), tag)
 

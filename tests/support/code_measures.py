@@ -8,7 +8,6 @@ import io
 import re
 import tokenize
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -22,32 +21,49 @@ IRREGULAR_PARTICIPLES = frozenset(
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
+ROOT = Path(__file__).parents[2]
+PACKAGES = {
+    "denoise_core": ROOT / "shared",
+    "langchain_denoise": ROOT,
+    "llamaindex_denoise": ROOT,
+}
+"""Where each package of the product lies."""
+
+
+def modules_of(packages):
+    """The file of every module of these packages, by its name."""
+    modules = {}
+    for package, base in packages.items():
+        for path in python_files(base / package):
+            name = ".".join(path.relative_to(base).with_suffix("").parts)
+            modules[name.removesuffix(".__init__")] = path
+    return modules
+
 
 @cache
-def parse_file(path: Path) -> ast.Module:
+def parse_file(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def python_files(*folders: Path) -> list[Path]:
+def python_files(*folders):
     return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
 @cache
-def nodes_of(path: Path) -> int:
-    nodes = ast.walk(parse_file(path))
-    return sum(isinstance(node, (ast.expr, ast.stmt)) for node in nodes)
+def count_in_file(path, kinds):
+    return sum(isinstance(node, kinds) for node in ast.walk(parse_file(path)))
 
 
-def count_nodes(paths: list[Path]) -> int:
-    """Number of expressions and statements."""
-    return sum(map(nodes_of, paths))
+def count_nodes(paths, kinds=(ast.expr, ast.stmt)):
+    """Number of expressions and statements, or of nodes of other kinds."""
+    return sum(count_in_file(path, kinds) for path in paths)
 
 
-def nodes_per_line(paths: list[Path]) -> float:
+def nodes_per_line(paths):
     return count_nodes(paths) / sum(map(count_code_lines, paths))
 
 
-def docstring_nodes(tree: ast.Module) -> list[ast.Constant]:
+def docstring_nodes(tree):
     """The string constants that are docstrings of modules, classes and functions."""
     docstrings = []
     for node in ast.walk(tree):
@@ -59,7 +75,7 @@ def docstring_nodes(tree: ast.Module) -> list[ast.Constant]:
 
 
 @cache
-def count_code_lines(path: Path) -> int:
+def count_code_lines(path):
     """Lines that are neither blank, comment nor docstring."""
     docstring_lines = set()
     for docstring in docstring_nodes(parse_file(path)):
@@ -75,32 +91,7 @@ def count_code_lines(path: Path) -> int:
     return count
 
 
-@dataclass
-class Statements:
-    """How statements are written; rates are per 1,000 code lines."""
-
-    comprehensions: float
-    ternaries: float
-    comments: float
-
-
-def measure_statements(paths: list[Path]) -> Statements:
-    lines = sum(count_code_lines(path) for path in paths)
-    comprehensions = ternaries = comments = 0
-    for path in paths:
-        nodes = list(ast.walk(parse_file(path)))
-        comprehensions += sum(isinstance(node, COMPREHENSIONS) for node in nodes)
-        ternaries += sum(isinstance(node, ast.IfExp) for node in nodes)
-        comments += len(comments_of(path))
-    per_thousand = 1000 / lines
-    return Statements(
-        comprehensions * per_thousand,
-        ternaries * per_thousand,
-        comments * per_thousand,
-    )
-
-
-def comments_of(path: Path) -> list[tuple[int, str]]:
+def comments_of(path):
     """Line number and text of each comment; markers for tools (``noqa``, ``type:``) are no comments."""
     comments = []
     for token in tokenize.generate_tokens(
@@ -114,23 +105,22 @@ def comments_of(path: Path) -> list[tuple[int, str]]:
     return comments
 
 
-@dataclass
 class Names:
     """The names that code defines: classes, functions, parameters and assigned names."""
 
-    defined: list[str] = field(default_factory=list)
-    classes: Counter = field(default_factory=Counter)
-    module_functions: Counter = field(default_factory=Counter)
+    def __init__(self):
+        self.defined = []
+        self.classes, self.module_functions = Counter(), Counter()
 
     @property
-    def mean_length(self) -> float:
+    def mean_length(self):
         return sum(map(len, self.defined)) / len(self.defined)
 
-    def share(self, test) -> float:
+    def share(self, test):
         return sum(map(test, self.defined)) / len(self.defined)
 
 
-def collect_names(paths: list[Path]) -> Names:
+def collect_names(paths):
     names = Names()
     for path in paths:
         tree = parse_file(path)
@@ -150,16 +140,16 @@ def collect_names(paths: list[Path]) -> Names:
     return names
 
 
-def is_one_word(name: str) -> bool:
+def is_one_word(name):
     words = NAME_WORDS.findall(name)
     return len(words) == 1 and len(words[0]) > 1
 
 
-def is_one_letter(name: str) -> bool:
+def is_one_letter(name):
     return len(name.strip("_")) == 1
 
 
-def is_bare_participle(name: str) -> bool:
+def is_bare_participle(name):
     words = NAME_WORDS.findall(name)
     if len(words) != 1:
         return False
@@ -167,13 +157,12 @@ def is_bare_participle(name: str) -> bool:
     return word in IRREGULAR_PARTICIPLES or (word.endswith("ed") and len(word) > 4)
 
 
-def shared_share(counter: Counter) -> float:
-    """Share of definitions whose name is defined more than once."""
-    shared = sum(count for count in counter.values() if count > 1)
-    return shared / sum(counter.values())
+def shared_names(counter):
+    """The names that are defined more than once, with how often."""
+    return {name: count for name, count in counter.items() if count > 1}
 
 
-def user_facing_texts(path: Path) -> list[tuple[int, str]]:
+def user_facing_texts(path):
     """Line and text of docstrings, comments, and every string with a space in it (errors, help, reasons)."""
     texts = comments_of(path)
     for node in ast.walk(parse_file(path)):

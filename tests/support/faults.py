@@ -10,21 +10,25 @@ import threading
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any
 
 import numpy as np
 from laws import check_result
-from local_server import Sent, answering, json_reply
+from local_server import answering, json_reply
 
-from denoise_core.protocols import Denoiser
+from denoise_core.augmenter import Augmenter
+from denoise_core.errors import is_user_error
 from denoise_core.result import DenoiseResult
-from denoise_core.runtime.caches import Store
 from denoise_core.runtime.guard import Guard
+from denoise_core.testing import FunctionLLM
 from denoise_core.types import Drop, Keep, Passage, Reply, Span
+
+QUERY = "Where is the tower?"
+PASSAGES = (
+    Passage("The tower is in Porto. It is old.", "a"),
+    Passage("Bread is cheap.", "b"),
+)
 
 # -- what a part may meet --------------------------------------------------------------------------------------
 
@@ -32,11 +36,11 @@ from denoise_core.types import Drop, Keep, Passage, Reply, Span
 class Unreadable(Exception):
     """An error of a library whose text cannot be had."""
 
-    def __str__(self) -> str:
+    def __str__(self):
         raise RuntimeError("no text")
 
 
-RAISED: Mapping[str, Callable[[], BaseException]] = {
+RAISED = {
     "a time-out": lambda: TimeoutError("late"),
     "a lost connection": lambda: ConnectionResetError("gone"),
     "a full disk": lambda: OSError(28, "no space"),
@@ -56,7 +60,15 @@ RAISED: Mapping[str, Callable[[], BaseException]] = {
 }
 """Failures of the world, by name. None is a mistake, so under `Guard` none may come through."""
 
-_GIVEN: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+
+def _dropping(start, end):
+    """Keeps the first passage, and drops this range of the last."""
+    return lambda q, p: DenoiseResult(
+        q, p[:1], (Drop(Span(p[-1].id, start, end), "?"),)
+    )
+
+
+_GIVEN = {
     "score": {
         "None": lambda query, texts: None,
         "nothing": lambda query, texts: [],
@@ -102,9 +114,7 @@ _GIVEN: Mapping[str, Mapping[str, Callable[..., Any]]] = {
         "a keep without a span": lambda q, p: DenoiseResult(
             q, p, kept=(Keep(None, 1.0),)
         ),
-        "half a character's place": lambda q, p: DenoiseResult(
-            q, p[:1], (Drop(Span(p[-1].id, 0, 1.5), "?"),)
-        ),
+        "half a character's place": _dropping(0, 1.5),
         "failures that are none": lambda q, p: DenoiseResult(q, p, failures=["b"]),
         "a fallback that is no text": lambda q, p: DenoiseResult(q, p, fallback=7),
         "an id twice": lambda q, p: DenoiseResult(q, (p[0], p[0])),
@@ -112,12 +122,8 @@ _GIVEN: Mapping[str, Mapping[str, Callable[..., Any]]] = {
         "a foreign span": lambda q, p: DenoiseResult(
             q, (Passage("one", "a", spans=(Span("z", 0, 3),)),)
         ),
-        "a span too far": lambda q, p: DenoiseResult(
-            q, p[:1], (Drop(Span(p[-1].id, 0, 99), "?"),)
-        ),
-        "a span backwards": lambda q, p: DenoiseResult(
-            q, p[:1], (Drop(Span(p[-1].id, 2, 1), "?"),)
-        ),
+        "a span too far": _dropping(0, 99),
+        "a span backwards": _dropping(2, 1),
         "another text": lambda q, p: DenoiseResult(q, (Passage("ONE", "a"),)),
         "an overlap": lambda q, p: DenoiseResult(q, p, (Drop(Span("a", 0, 1), "?"),)),
         "another order": lambda q, p: DenoiseResult(q, p[::-1]),
@@ -131,12 +137,12 @@ _GIVEN: Mapping[str, Mapping[str, Callable[..., Any]]] = {
 }
 
 
-def faults_of(verb: str) -> dict[str, Callable[..., Any]]:
+def faults_of(verb):
     """What ``score``, ``complete``, ``retrieve``, ``get`` of a store or any other verb may do instead of its work,
     by name: a function of the verb's arguments."""
 
-    def raises(make: Callable[[], BaseException]) -> Callable[..., Any]:
-        def fault(*given: Any, **named: Any) -> Any:
+    def raises(make):
+        def fault(*given, **named):
             raise make()
 
         return fault
@@ -149,38 +155,39 @@ def faults_of(verb: str) -> dict[str, Callable[..., Any]]:
 class Faulty:
     """A part of any kind whose verbs, sync and async, do ``fault``."""
 
-    def __init__(self, fault: Callable[..., Any]) -> None:
+    def __init__(self, fault):
         self.fault = fault
 
-    def score(self, *given: Any) -> Any:
+    def score(self, *given):
         return self.fault(*given)
 
-    async def acomplete(self, *given: Any) -> Any:
+    async def acomplete(self, *given):
         return self.fault(*given)
 
     complete = retrieve = get = put = denoise = score
+    assess = choose = write = score
     aretrieve = adenoise = acomplete
 
 
 class Hanging(Faulty):
     """A part whose verbs do not come back before ``go`` is set, or half a minute has passed."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.go = threading.Event()
         super().__init__(lambda *given: self.go.wait(30))
 
-    async def acomplete(self, *given: Any) -> Any:
+    async def acomplete(self, *given):
         await asyncio.sleep(30)
 
     aretrieve = acomplete
 
 
-def check_hang(call: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
+def check_hang(call):
     """What ``call`` begins around a part that hangs (``lambda part: ENDDenoiser(part).adenoise(query, passages)``)
     holds up no event loop, and ends when it is cancelled."""
     part = Hanging()
 
-    async def run() -> float:
+    async def run():
         asked, worst = asyncio.ensure_future(call(part)), 0.0
         for _ in range(20):
             last = time.monotonic()
@@ -202,16 +209,14 @@ def check_hang(call: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
     assert worst < 1, f"the event loop stood still for {worst:.1f} s"
 
 
-def check_store(store: Store) -> None:
+def check_store(store):
     """What is put is got, whatever the text and from whichever thread; what was not is None."""
     key = uuid.uuid4().hex
     assert store.get(key) is None, "a key that nobody used has a text"
     for text in ("", "one", "\ud83d", "\x00\r\n", "é" * 100_000, "the last"):
         store.put(key, text)
         found = store.get(key)
-        assert found == text, (
-            f"put {text[:20]!r}, got {found if found is None else found[:20]!r}"
-        )
+        assert found == text, f"put {text[:20]!r}, got {found!r:.20}"
     with ThreadPoolExecutor(8) as pool:
         for _ in pool.map(lambda n: store.put(f"{key}-{n}", str(n)), range(40)):
             pass
@@ -221,13 +226,7 @@ def check_store(store: Store) -> None:
     )
 
 
-def check_faults(
-    make: Callable[[Any], Denoiser],
-    verb: str,
-    query: str,
-    passages: Sequence[Passage],
-    names: Iterable[str] = (),
-) -> None:
+def check_faults(make, verb, query, passages, names=()):
     """Whatever the part that ``make`` builds a denoiser around does, `Guard` hands back a whole result, sync and
     async: nothing raises, and what is left of every passage is its own text. ``names`` of `faults_of` alone."""
     for name, fault in faults_of(verb).items():
@@ -251,26 +250,36 @@ def check_faults(
             )
 
 
+def check_retriever(retriever):
+    """A loop with this retriever ends with an outcome, or says what the user has to change."""
+    llm = FunctionLLM(lambda messages: "It is in Porto [1].")
+    try:
+        assert Augmenter(llm, retriever).answer(QUERY).outcome
+    except Exception as error:
+        if is_user_error(error):
+            raise
+
+
 # -- what a server may answer ----------------------------------------------------------------------------------
 
 
-def _status(status: int, **headers: str) -> Callable[[Any], Sent]:
+def _status(status, **headers):
     return lambda right: (status, headers, b'{"error": "no"}')
 
 
-def _json(change: Callable[[Any], Any]) -> Callable[[Any], Sent]:
+def _json(change):
     return lambda right: json_reply(change(right))
 
 
-def _changed(**hooks: Callable[[Any], Any]) -> Callable[[Any], Sent]:
+def _changed(**hooks):
     """The right reply as `json.loads` reads it with these hooks."""
     return _json(lambda right: json.loads(json.dumps(right), **hooks))
 
 
-def _lists(cut: Callable[[list[Any]], list[Any]]) -> Callable[[Any], Sent]:
+def _lists(cut):
     """The right reply with each list cut."""
 
-    def change(value: Any) -> Any:
+    def change(value):
         if isinstance(value, dict):
             return {name: change(item) for name, item in value.items()}
         return cut(list(map(change, value))) if isinstance(value, list) else value
@@ -278,12 +287,12 @@ def _lists(cut: Callable[[list[Any]], list[Any]]) -> Callable[[Any], Sent]:
     return _json(change)
 
 
-def _silence(right: Any) -> None:
+def _silence(right):
     time.sleep(1)
 
 
 @cache
-def _bomb() -> bytes:
+def _bomb():
     """64 MiB in 64 KiB, never held unpacked."""
     packing = zlib.compressobj(9, wbits=31)
     return b"".join(
@@ -291,7 +300,7 @@ def _bomb() -> bytes:
     )
 
 
-MISBEHAVIOURS: Mapping[str, Callable[[Any], Sent | None]] = {
+MISBEHAVIOURS = {
     **{
         f"status {n}": _status(n)
         for n in (204, 307, 400, 404, 405, 408, 409, 413, 422, 425, 501, 502)
@@ -329,18 +338,7 @@ MISBEHAVIOURS: Mapping[str, Callable[[Any], Sent | None]] = {
 """What a server may do instead of its work, by name: a function of the right reply. None cuts the connection."""
 
 
-def misbehaving(
-    answer: Callable[[Any], Any], name: str | None = None
-) -> AbstractContextManager[str]:
-    """The address of a server on this machine that does ``MISBEHAVIOURS[name]`` with each right reply.
-
-    ``answer`` is given a request's path, or its body as JSON, and gives the right reply, plain values. Without a
-    name it answers right.
-    """
-    change = MISBEHAVIOURS[name] if name else json_reply
-
-    def reply(asked: Any) -> Sent | None:
-        right = answer(asked)
-        return json_reply(right) if isinstance(asked, str) else change(right)
-
-    return answering(reply)
+def misbehaving(answer, name):
+    """The address of a server on this machine that does ``MISBEHAVIOURS[name]`` with each right reply: with what
+    ``answer`` gives for the JSON of a request's body, plain values."""
+    return answering(lambda asked: MISBEHAVIOURS[name](answer(asked)))

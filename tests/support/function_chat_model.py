@@ -1,20 +1,15 @@
 """A chat model that is a function of its messages, for tests and benchmarks. Needs no network."""
 
-from __future__ import annotations
-
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import Runnable
 from pydantic import PrivateAttr
-from typing_extensions import override
 
 
 class FunctionChatModel(BaseChatModel):
@@ -36,45 +31,25 @@ class FunctionChatModel(BaseChatModel):
     _max_concurrent_calls: int = PrivateAttr(default=0)
 
     @property
-    def calls(self) -> list[list[BaseMessage]]:
-        """The messages of each call, in the order of the calls."""
+    def calls(self):
         return self._calls
 
     @property
-    def max_concurrent_calls(self) -> int:
-        """The most calls that ran at once."""
+    def max_concurrent_calls(self):
         return self._max_concurrent_calls
 
     @property
-    @override
-    def _llm_type(self) -> str:
+    def _llm_type(self):
         return "function"
 
-    @override
-    def bind_tools(
-        self, tools: Sequence[Any], **kwargs: Any
-    ) -> Runnable[Any, AIMessage]:
+    def bind_tools(self, tools, **kwargs):
         return self
 
-    @override
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs):
         generation = ChatGeneration(message=self._reply_message(messages))
         return ChatResult(generations=[generation])
 
-    @override
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
+    def _stream(self, messages, stop=None, run_manager=None, **kwargs):
         message = self._reply_message(messages)
         *words, last_word = str(message.text).split(" ")
         last_chunk = AIMessageChunk(
@@ -89,7 +64,7 @@ class FunctionChatModel(BaseChatModel):
                 run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
             yield chunk
 
-    def _reply_message(self, messages: Sequence[BaseMessage]) -> AIMessage:
+    def _reply_message(self, messages):
         with self._lock:
             self._running_calls += 1
             self._max_concurrent_calls = max(

@@ -2,8 +2,6 @@
 
 from denoise_core import Passage
 
-HEADINGS = "# a\n"
-
 
 def nested_list(size):
     """Each item below the one before it, 200 levels deep; then again."""
@@ -36,7 +34,7 @@ TEXTS = {
     "unclosed style": repeated("<style>a{b:c}", "<html><body><p>a</p>"),
     "unclosed script": repeated("<script>var a=1;", "<html><body><p>a</p>"),
     "unclosed comments": repeated("<!-- a", "<html><p>a</p>"),
-    "headings without text": repeated(HEADINGS),
+    "headings without text": repeated("# a\n"),
     "headings of six levels": numbered(
         lambda n: "#" * (n % 6 + 1) + f" head {n}\n\ntext of it {n}.\n\n"
     ),

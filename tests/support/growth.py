@@ -2,15 +2,11 @@
 
 A count is the same on a busy machine, on one core and on a processor of another kind. What one call into compiled
 code costs is not in it: `pumped_patterns` holds that for regular expressions, `benchmarks/stress.py` measures the
-time of whole calls.
+time of a service over texts of every form.
 """
-
-from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,21 +14,20 @@ import numpy as np
 class Counter:
     """Operations of this thread so far."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.count = 0
 
-    def trace(self, frame: Any, event: str, arg: object) -> Any:
+    def trace(self, frame, event, arg):
         self.count += 1
         return self.trace
 
-    def profile(self, frame: Any, event: str, arg: object) -> None:
+    def profile(self, frame, event, arg):
         if event == "c_call":
             self.count += 1
 
 
 @contextlib.contextmanager
-def counting() -> Iterator[Counter]:
-    """Counts what this thread does inside the block."""
+def counting():
     counter, before = Counter(), (sys.gettrace(), sys.getprofile())
     sys.setprofile(counter.profile)
     sys.settrace(counter.trace)
@@ -43,13 +38,13 @@ def counting() -> Iterator[Counter]:
         sys.setprofile(before[1])
 
 
-def operations(call: Callable[[], object]) -> int:
+def operations(call):
     with counting() as counter:
         call()
     return counter.count
 
 
-def slope(call: Callable[[int], Callable[[], object]], sizes: Sequence[int]) -> float:
+def slope(call, sizes):
     """Of operations over size, on a log-log scale: 1 is linear, 2 quadratic.
 
     `call` gives what is counted for a size. The smallest size is run once beforehand: what is

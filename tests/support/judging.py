@@ -1,7 +1,8 @@
 """What several tests of judges share: a judge that is a function of words, a passage, and verdicts for it."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 
+from augmenter_doubles import next_outcome, scripted
 from envelopes import enclosed
 
 from denoise_core import Passage, run
@@ -16,13 +17,12 @@ from denoise_core.support.judging import (
     ABSTENTION_REASON,
     CONTRADICTED,
     AnswerVerdict,
-    Claim,
     ClaimVerdict,
     FlowJudge,
     Quote,
 )
 from denoise_core.support.labels import LabelledEvidence, passage_header
-from denoise_core.support.quoting import unit_prompt
+from denoise_core.support.quoting import LLMJudge, unit_prompt
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.facts import find_differences
 from denoise_core.types import Span
@@ -36,7 +36,7 @@ TEXT = (
 class WordForWord(FlowJudge):
     """A judge for tests of what is done with verdicts: a claim is supported when one passage has all its words."""
 
-    def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]):
+    def flow(self, question, claims, passages):
         words = " ".join(claim.text for claim in claims).strip(".").casefold()
         if words == "unknown":
             return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
@@ -45,9 +45,7 @@ class WordForWord(FlowJudge):
         )
         yield
 
-    def one(
-        self, question: str, claim: Claim, passages: Sequence[Passage]
-    ) -> ClaimVerdict:
+    def one(self, question, claim, passages):
         text = remove_citations(
             claim.full_text.rpartition(": ")[2]
             if claim.kind == "field"
@@ -64,34 +62,26 @@ class WordForWord(FlowJudge):
         )
         passage = passages[best]
         quote = Quote(Span(passage.id, 0, len(passage.text)), passage.text)
+        verdict = ClaimVerdict(claim.text, claim.start, claim.end, True, None, (quote,))
         if claim_terms and claim_terms <= passage_terms[best]:
-            return ClaimVerdict(
-                claim.text, claim.start, claim.end, True, None, (quote,)
-            )
+            return verdict
         differs = find_differences(text, f"{passage_header(passage)}\n{passage.text}")
         # The wrong year contradicts; a word that is nowhere is only not stated.
         kind = CONTRADICTED if differs else "unsupported"
-        why = "it stands in no passage"
-        return ClaimVerdict(
-            claim.text,
-            claim.start,
-            claim.end,
-            False,
-            None,
-            (quote,),
-            differs,
-            kind,
-            why,
+        return replace(
+            verdict,
+            supported=False,
+            differences=differs,
+            kind=kind,
+            reason="it stands in no passage",
         )
 
 
 def by_words(**options):
-    """The utility with that judge."""
     return Groundedness(judge=WordForWord(), **options)
 
 
 def memory(*texts, question="When was the club founded?"):
-    """A working memory whose evidence is ``texts``."""
     return WorkingMemory(
         question,
         tuple(Passage(text_item, f"e{n}") for n, text_item in enumerate(texts)),
@@ -110,9 +100,7 @@ def quoting(*verdicts):
     remaining_verdicts = list(verdicts)
 
     def reply(messages):
-        verdict = remaining_verdicts[0]
-        if len(remaining_verdicts) > 1:
-            remaining_verdicts.pop(0)
+        verdict = next_outcome(remaining_verdicts)
         shown_texts = dict(enclosed(messages[-1].content)[0])
         labels = [
             line.split()[0] for line in shown_texts["evidence 1"].splitlines() if line
@@ -126,6 +114,11 @@ def quoting(*verdicts):
         return "\n".join([*lines, "answers"])
 
     return FunctionLLM(reply)
+
+
+def replying(*replies):
+    """The judge of the product, whose model gives these replies in turn, the last for ever."""
+    return LLMJudge(scripted(*replies))
 
 
 def judge_prompt(question, answer, passages):

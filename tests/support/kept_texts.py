@@ -1,17 +1,14 @@
 """Tools' results of every shape, ranges of their texts, broken scorers, and the law of what is kept of them."""
 
 import json
-from collections.abc import Callable, Sequence
 
 from faults import Faulty, faults_of
 from hypothesis import strategies as st
 
-from denoise_core import DenoiseResult, Passage, Span
+from denoise_core import DenoiseResult, Span
 from denoise_core.end import ENDDenoiser
 from denoise_core.spans import merge_spans
 from denoise_core.text.chunk import extract_spans
-
-Ranges = list[tuple[int, int]]
 
 _WORDS = (
     "Paris", "rain", "Ärger", "données", "\U0001f600", "東京", 'a "quote"', "C:\\temp\\new", "12,5", "e\u0301",
@@ -21,12 +18,12 @@ _SAYINGS = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=8).map(" ".joi
 _LINES = st.lists(_SAYINGS, min_size=1, max_size=30)
 
 
-def _csv(cells: Sequence[str]) -> str:
+def _csv(cells):
     quoted = (cell.replace('"', '""') for cell in cells)
     return "id,place\n" + "".join(f'{n},"{cell}"\n' for n, cell in enumerate(quoted))
 
 
-def _markdown(said: Sequence[str]) -> str:
+def _markdown(said):
     table = "".join(f"| {n} | {cell} |\n" for n, cell in enumerate(said))
     sections = "".join(
         f"## Part {n}\n\n{text}.\n\n- {text}\n\n" for n, text in enumerate(said)
@@ -34,13 +31,13 @@ def _markdown(said: Sequence[str]) -> str:
     return f"# All\n\n{sections}| n | what |\n|---|---|\n{table}\n```\n{said[0]}\n```\n"
 
 
-def _log(said: Sequence[str]) -> str:
+def _log(said):
     return "".join(
         f"2026-10-02 06:14:{n:02} INFO  {text}\n" for n, text in enumerate(said)
     )
 
 
-def _json(said: Sequence[str]) -> str:
+def _json(said):
     return json.dumps(
         {
             "hits": [{"n": n, "text": f"{text}. " * 9} for n, text in enumerate(said)],
@@ -49,7 +46,7 @@ def _json(said: Sequence[str]) -> str:
     )
 
 
-_EMBEDDED: Sequence[Callable[[Sequence[str]], str]] = (
+_EMBEDDED = (
     _csv,
     _markdown,
     _log,
@@ -79,7 +76,7 @@ VALUES = st.recursive(
 
 
 @st.composite
-def ranges_in(draw: st.DrawFn, text: str) -> Ranges:
+def ranges_in(draw, text):
     """Half-open ranges of the text: overlapping, touching, nested, in any order, empty."""
     places = st.integers(0, len(text))
     ranges = [
@@ -101,21 +98,20 @@ FAULTS = {
 }
 
 
-def broken(fault: str) -> ENDDenoiser:
-    """END with a scorer that has this fault."""
+def broken(fault):
     return ENDDenoiser(Faulty(FAULTS[fault]), keep=0.5, chunker="auto")
 
 
 class Keeping:
     """A denoiser that keeps ranges of each passage: those that ``choose`` gives for its text."""
 
-    def __init__(self, choose: Callable[[str], Ranges]) -> None:
+    def __init__(self, choose):
         self.choose = choose
-        self.kept: list[tuple[str, Ranges]] = []
+        self.kept = []
 
-    def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+    def denoise(self, query, passages):
         """The ranges of the passages that are chosen, and a note of them."""
-        left: list[Passage] = []
+        left = []
         for passage in passages:
             ranges = [(a, b) for a, b in self.choose(passage.text) if a < b]
             self.kept.append((passage.text, ranges))
@@ -125,12 +121,11 @@ class Keeping:
             left += [extracted] if extracted is not None else []
         return DenoiseResult(query, tuple(left), relevant=True)
 
-    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        """As `denoise` does."""
+    async def adenoise(self, query, passages):
         return self.denoise(query, passages)
 
 
-def check_kept(text: str, kind: str, kept: Ranges, shown: str) -> None:
+def check_kept(text, kind, kept, shown):
     """Every kept range stands in what is shown, character by character and in order.
 
     Of lists the commas and spaces between two elements are exempt: they go with an element that goes.

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from chain_parts import ListRetriever, chat
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 
@@ -24,36 +25,29 @@ SOURCE_DOCUMENTS = [
         metadata={"source": "abc.md"},
     ),
 ]
+THREAD = {"configurable": {"thread_id": "1"}}
 QUESTION_INPUT = {"messages": [HumanMessage("What is the capital of France?")]}
 
 
-def calls(name, **args):
-    """A message that calls a tool."""
-    return AIMessage(
-        "", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}]
-    )
+def calls(name, call_id=None, **args):
+    call = {"name": name, "args": args, "id": call_id or f"call-{name}"}
+    return AIMessage("", tool_calls=[call])
 
 
 def search_then_answer(answer=lambda messages: PARIS, query="capital of France"):
     """A model's replies: look it up first, answer when there is a tool result."""
 
     def reply(messages):
-        since = [
-            item.type
-            for item in messages[
-                [message.type for message in messages].index("human") :
-            ]
-        ]
-        if "tool" not in since:
-            return AIMessage(
-                "",
-                tool_calls=[
-                    {"name": "search", "args": {"query": query}, "id": "call-1"}
-                ],
-            )
-        return answer(messages)
+        if any(message.type == "tool" for message in messages):
+            return answer(messages)
+        return calls("search", query=query)
 
     return reply
+
+
+def keep_only(word, **settings):
+    scorer = FunctionScorer(lambda query, text: float(word in text))
+    return ENDDenoiser(scorer, threshold=0.5, **settings)
 
 
 def by_words(keep=1):
@@ -75,6 +69,32 @@ def cut_results(*arguments, **settings):
     )
 
 
+def make_agent(*middleware, reply=None, checkpointer=None, **tool_settings):
+    """An agent with a retrieval tool and the middleware under test; and its model."""
+    # Imported here: langchain does not install with the oldest langchain-core.
+    from langchain.agents import create_agent
+    from langchain_core.tools import create_retriever_tool
+
+    settings = {"response_format": "content_and_artifact", **tool_settings}
+    retriever = ListRetriever(found=SOURCE_DOCUMENTS)
+    search = create_retriever_tool(retriever, "search", "Looks things up.", **settings)
+    model = chat(reply or search_then_answer())
+    return create_agent(
+        model, [search], middleware=list(middleware), checkpointer=checkpointer
+    ), model
+
+
+def last_record(state):
+    return state["messages"][-1].response_metadata["denoise"]
+
+
+def both(runnable, input_value, **settings):
+    """The output, after checking that sync and async agree."""
+    output = runnable.invoke(input_value, **settings)
+    assert asyncio.run(runnable.ainvoke(input_value, **settings)) == output
+    return output
+
+
 def tool_message(state):
     return next(message for message in state["messages"] if message.type == "tool")
 
@@ -86,7 +106,6 @@ async def run(denoising_agent, is_sync, input_value=QUESTION_INPUT, config=None)
 
 
 async def checked_events(runnable, is_sync, input_value, config=None, show="checked"):
-    """The events of a checked stream."""
     if is_sync:
         stream = runnable.stream_checked(input_value, config, show=show)
         return await asyncio.to_thread(list, stream)

@@ -1,6 +1,6 @@
 """Checked agents of three kinds with a scripted model, and what one run of an agent gives."""
 
-from typing import Any, NamedTuple
+from types import SimpleNamespace
 
 from llama_index.core.agent.workflow import (
     AgentStream,
@@ -10,25 +10,24 @@ from llama_index.core.agent.workflow import (
 )
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.workflow import Context
-from llamaindex_doubles import Calling, calls
+from llamaindex_denoisers import QUESTION
+from llamaindex_doubles import Calling, calls, scripted_llm
 
 from llamaindex_denoise import Checked, VerificationEvent
 
-QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
 LOOK = "look it up"  # a line that each kind of agent says in its own way
 
 
-def search(query: str) -> str:
+def search(query: str):
     """Look something up."""
     return "The red tower is in Porto. Bread is cheap there."
 
 
-def run_code(code: str) -> str:
+def run_code(code: str):
     """What a program prints; it has a register of towers."""
-    lines = [line for line in code.splitlines() if line.startswith("print(")]
-    printed = {"print(register())": "The red tower is in Porto."}
-    return "\n".join(printed.get(line, line[7:-2]) for line in lines)
+    line = code.strip()
+    return RIGHT if line == "print(register())" else line[7:-2]
 
 
 LOOK_IN_REACT = (
@@ -53,7 +52,7 @@ class Says:
         return line() if callable(line) else line
 
 
-def function_agent(says, scripted_llm=None, **settings):
+def function_agent(says, **settings):
     """An agent that calls tools by its model's interface."""
 
     def script(messages, **kwargs):
@@ -68,7 +67,7 @@ def function_agent(says, scripted_llm=None, **settings):
     return FunctionAgent(llm=Calling(script=script), **settings)
 
 
-def react_agent(says, scripted_llm, **settings):
+def react_agent(says, **settings):
     """An agent that writes its calls and answers as text."""
 
     def reply(messages):
@@ -81,9 +80,7 @@ def react_agent(says, scripted_llm, **settings):
     return ReActAgent(llm=scripted_llm(reply), **settings)
 
 
-def code_agent(says, scripted_llm, **settings):
-    """An agent that writes programs."""
-
+def code_agent(says, **settings):
     def reply(messages):
         line = says(messages)
         return "<execute>\nprint(register())\n</execute>" if line == LOOK else line
@@ -94,23 +91,11 @@ def code_agent(says, scripted_llm, **settings):
 AGENTS = {"function": function_agent, "react": react_agent, "codeact": code_agent}
 
 
-class AgentRun(NamedTuple):
-    """One run: the answer, its verdict, and what was streamed of it and remembered."""
-
-    text: str
-    verdict: dict[str, Any]
-    streamed_text: str
-    memory: str
-    output: Any
-
-    @property
-    def drafts(self):
-        """The texts of all attempts."""
-        return [attempt["text"] for attempt in self.verdict["attempts"]]
-
-
 async def ask(agent, ctx=None, **settings):
-    """Ask the question, after checking that every place has the same verdict."""
+    """The answer, its verdict, and what was streamed of it and remembered.
+
+    It is checked that every place has the same verdict.
+    """
     ctx = ctx or Context(agent)
     handler = agent.run(user_msg=QUESTION, ctx=ctx, **settings)
     events = [event async for event in handler.stream_events()]
@@ -120,7 +105,15 @@ async def ask(agent, ctx=None, **settings):
     streamed_text = "".join(e.delta for e in events if isinstance(e, AgentStream))
     messages = await (await ctx.store.get("memory")).aget()
     memory = "\n".join(message.content or "" for message in messages)
-    return AgentRun(str(output), verdicts[-1], streamed_text, memory, output)
+    return SimpleNamespace(
+        text=str(output),
+        verdict=verdicts[-1],
+        outcome=verdicts[-1]["outcome"],
+        drafts=[attempt["text"] for attempt in verdicts[-1]["attempts"]],
+        streamed_text=streamed_text,
+        memory=memory,
+        output=output,
+    )
 
 
 async def ask_function_agent(*lines, tools=(search,), **settings):

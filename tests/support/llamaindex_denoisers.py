@@ -3,6 +3,8 @@
 import asyncio
 import re
 
+import pytest
+from envelopes import enclosed
 from llama_index.core.schema import (
     NodeRelationship,
     NodeWithScore,
@@ -18,6 +20,7 @@ from denoise_core.s2a.replies import ReplyRecord
 from denoise_core.testing import FunctionLLM, FunctionScorer
 from denoise_core.text.chunk import extract_spans, sentence_spans
 from denoise_core.types import Message
+from llamaindex_denoise import DenoisePostprocessor
 
 QUESTION = "Where is the red tower?"
 TEXTS = (
@@ -30,8 +33,6 @@ TEXTS = (
 
 
 class Untouched:
-    """Keeps everything as it is."""
-
     def denoise(self, query, passages):
         return DenoiseResult(query, tuple(passages))
 
@@ -119,13 +120,8 @@ class AsksPerPassage:
         return (await arun(self.flow(query, passages)))[0]
 
 
-class Fails:
-    """Raises, both ways."""
-
+class Fails(Untouched):
     def denoise(self, query, passages):
-        raise ConnectionError("model is down")
-
-    async def adenoise(self, query, passages):
         raise ConnectionError("model is down")
 
 
@@ -133,12 +129,7 @@ def s2a_model(variant):
     """Answers each variant's prompt in its own form, keeping what says red."""
 
     def reply(messages):
-        document = (
-            messages[-1]
-            .content.split("BEGIN ", 1)[1]
-            .split("\n", 1)[1]
-            .split("\nEND ", 1)[0]
-        )
+        (_, document), *_ = enclosed(messages[-1].content)[0]
         red = [s for s in document.split(". ") if "red" in s]
         if variant == "select":
             pieces = re.findall(r"^(\d+) (.*)", document, re.MULTILINE)
@@ -151,22 +142,23 @@ def s2a_model(variant):
     return FunctionLLM(reply)
 
 
+def end_red(**settings):
+    scorer = FunctionScorer(lambda q, t: float("red" in t))
+    return ENDDenoiser(scorer, threshold=0.5, **settings)
+
+
+def s2a_red(variant):
+    return S2ADenoiser(s2a_model(variant), variant=variant)
+
+
 DENOISERS = {
-    "end": lambda: ENDDenoiser(
-        FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5
-    ),
-    "end_sentences": lambda: ENDDenoiser(
-        FunctionScorer(lambda q, t: float("red" in t)),
-        threshold=0.5,
-        chunker=sentence_spans,
-    ),
-    "s2a_default": lambda: S2ADenoiser(s2a_model("default"), variant="default"),
-    "s2a_relevance": lambda: S2ADenoiser(s2a_model("relevance"), variant="relevance"),
-    "s2a_single": lambda: S2ADenoiser(s2a_model("single"), variant="single"),
-    "s2a_keep_original": lambda: S2ADenoiser(
-        s2a_model("default"), variant="keep_original"
-    ),
-    "s2a_select": lambda: S2ADenoiser(s2a_model("select"), variant="select"),
+    "end": end_red,
+    "end_sentences": lambda: end_red(chunker=sentence_spans),
+    "s2a_default": lambda: s2a_red("default"),
+    "s2a_relevance": lambda: s2a_red("relevance"),
+    "s2a_single": lambda: s2a_red("single"),
+    "s2a_keep_original": lambda: s2a_red("keep_original"),
+    "s2a_select": lambda: s2a_red("select"),
     "untouched": Untouched,
     "extractive": RedSentences,
     "generative": Shouts,
@@ -182,8 +174,11 @@ def nodes_of(texts=TEXTS):
     """One scored node a text, with everything set that a denoiser must leave as it is."""
     out = []
     for i, text in enumerate(texts):
-        node = TextNode(
-            text=text,
+        source = RelatedNodeInfo(node_id="doc", metadata={"title": "Towers"})
+        following = RelatedNodeInfo(node_id=f"n{i + 1}")
+        hit = scored(
+            text,
+            0.9 - i / 10,
             id_=f"n{i}",
             metadata={"page": i, "tags": ["a", "b"]},
             embedding=[0.0, 1.0],
@@ -191,13 +186,11 @@ def nodes_of(texts=TEXTS):
             end_char_idx=100 * i + len(text),
             excluded_llm_metadata_keys=["tags"],
             relationships={
-                NodeRelationship.SOURCE: RelatedNodeInfo(
-                    node_id="doc", metadata={"title": "Towers"}
-                ),
-                NodeRelationship.NEXT: RelatedNodeInfo(node_id=f"n{i + 1}"),
+                NodeRelationship.SOURCE: source,
+                NodeRelationship.NEXT: following,
             },
         )
-        out.append(NodeWithScore(node=node, score=0.9 - i / 10))
+        out.append(hit)
     return out
 
 
@@ -219,13 +212,23 @@ def both(postprocessor, nodes, query=QUESTION):
     return out
 
 
+sync_and_async = pytest.mark.parametrize("sync", [True, False])
+
+
+def processed(denoiser, nodes, query=QUESTION, **settings):
+    """What the postprocessor leaves of the nodes, both ways."""
+    return both(DenoisePostprocessor(denoiser=denoiser, **settings), nodes, query)
+
+
+def scored(text, score=None, **fields):
+    return NodeWithScore(node=TextNode(text=text, **fields), score=score)
+
+
 def texts_of(hits):
-    """The texts of scored nodes."""
     return [hit.node.text for hit in hits]
 
 
 def ids_of(hits):
-    """The ids of scored nodes."""
     return [hit.node.node_id for hit in hits]
 
 

@@ -11,7 +11,6 @@ from llama_index.core.llms.llm import ToolSelection
 
 
 def calls(name, usage=None, **arguments):
-    """A message that calls the tool ``name``."""
     call = {"tool_id": "call-1", "tool_name": name, "tool_kwargs": arguments}
     return ChatMessage(
         role="assistant",
@@ -20,8 +19,29 @@ def calls(name, usage=None, **arguments):
     )
 
 
-class ChatForms:
-    """Before a class of LlamaIndex's with ``chat`` and ``stream_chat``: all other forms of asking, by these."""
+class Calling(FunctionCallingLLM):
+    """``script(messages, tools=...)`` gives each message; streams hand it out by characters."""
+
+    script: object
+    calls_functions: bool = True
+
+    @property
+    def metadata(self):
+        return LLMMetadata(
+            is_chat_model=True, is_function_calling_model=self.calls_functions
+        )
+
+    def chat(self, messages, **kwargs):
+        message = self.script(list(messages), **kwargs)
+        return ChatResponse(message=message, delta=message.content)
+
+    def stream_chat(self, messages, **kwargs):
+        whole = self.chat(messages, **kwargs).message
+        settings = {"role": "assistant", "additional_kwargs": whole.additional_kwargs}
+        shown = ""
+        for piece in whole.content or [""]:
+            shown += piece
+            yield ChatResponse(message=ChatMessage(shown, **settings), delta=piece)
 
     async def achat(self, messages, **kwargs):
         return self.chat(messages, **kwargs)
@@ -41,35 +61,9 @@ class ChatForms:
         return self.complete(prompt)
 
     def stream_complete(self, prompt, formatted=False, **kwargs):
-        for piece in self.stream_chat([ChatMessage(role="user", content=prompt)]):
-            yield CompletionResponse(text=piece.message.content, delta=piece.delta)
+        raise NotImplementedError("a chat model streams messages")
 
-    async def astream_complete(self, prompt, formatted=False, **kwargs):
-        async def pieces():
-            for piece in self.stream_complete(prompt):
-                yield piece
-
-        return pieces()
-
-
-class Calling(ChatForms, FunctionCallingLLM):
-    """``script(messages, tools=...)`` gives each message; streams hand it out in one piece."""
-
-    script: object
-    calls_functions: bool = True
-
-    @property
-    def metadata(self):
-        return LLMMetadata(
-            is_chat_model=True, is_function_calling_model=self.calls_functions
-        )
-
-    def chat(self, messages, **kwargs):
-        message = self.script(list(messages), **kwargs)
-        return ChatResponse(message=message, delta=message.content)
-
-    def stream_chat(self, messages, **kwargs):
-        yield self.chat(messages, **kwargs)
+    astream_complete = stream_complete
 
     def _prepare_chat_with_tools(
         self,
@@ -81,15 +75,12 @@ class Calling(ChatForms, FunctionCallingLLM):
         tool_required=False,
         **kwargs,
     ):
-        reply_text = [
-            ChatMessage(role="user", content=user_msg)
-            if isinstance(user_msg, str)
-            else user_msg
-        ]
-        return {
-            "messages": [*(chat_history or []), *(reply_text if user_msg else [])],
-            "tools": tools,
-        }
+        messages = list(chat_history or [])
+        if user_msg:
+            messages.append(
+                ChatMessage(user_msg) if isinstance(user_msg, str) else user_msg
+            )
+        return {"messages": messages, "tools": tools}
 
     def get_tool_calls_from_response(
         self, response, error_on_no_tool_call=True, **kwargs
@@ -98,3 +89,13 @@ class Calling(ChatForms, FunctionCallingLLM):
         if not built and error_on_no_tool_call:
             raise ValueError("expected a tool call")
         return [ToolSelection(**call) for call in built]
+
+
+def scripted_llm(reply):
+    """A chat model without tools that says this, or what this function of its messages gives."""
+
+    def script(messages, **kwargs):
+        text = reply(messages) if callable(reply) else reply
+        return ChatMessage(text, role="assistant")
+
+    return Calling(script=script, calls_functions=False)

@@ -2,14 +2,15 @@
 
 import asyncio
 
+from llama_index.core.llms import LLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import NodeWithScore, TextNode
+from llamaindex_denoisers import QUESTION, frozen, scored
+from llamaindex_doubles import scripted_llm
 
 from denoise_core.augmenter import Augmenter
 from llamaindex_denoise import Checked
 
-QUESTION = "Where is the red tower?"
 RIGHT = "The red tower is in Porto. [1]"
 WRONG = "The red tower is in Lisbon, built in 1755."
 
@@ -22,10 +23,8 @@ def nodes():
         "Ships are long.",
     ]
     return [
-        NodeWithScore(
-            node=TextNode(text=t, id_=f"n{i}", metadata={"page": i}), score=0.9 - i / 10
-        )
-        for i, t in enumerate(texts)
+        scored(text, 0.9 - i / 10, id_=f"n{i}", metadata={"page": i})
+        for i, text in enumerate(texts)
     ]
 
 
@@ -42,14 +41,8 @@ class Fixed(BaseRetriever):
 
 
 def first_wrong_then_right(messages):
-    """A model that gets it right once it is told what was wrong."""
     seen_prompts = " ".join(message.content or "" for message in messages)
     return RIGHT if "Lisbon" in seen_prompts else WRONG
-
-
-def always(text):
-    """A model that says one thing."""
-    return lambda messages: text
 
 
 def keep_red(messages):
@@ -60,20 +53,16 @@ def keep_red(messages):
     return f"Heard: {seen_prompts}"
 
 
-def inner(llm, retriever=None, **settings):
-    """An engine of LlamaIndex's own."""
-    return RetrieverQueryEngine.from_args(
-        retriever or Fixed(nodes()), llm=llm, **settings
-    )
+def inner(reply, retriever=None, **settings):
+    """An engine of LlamaIndex's own, around a model or one that `scripted_llm` makes of the reply."""
+    is_model = reply is None or isinstance(reply, LLM)
+    llm = reply if is_model else scripted_llm(reply)
+    retriever = retriever or Fixed(nodes())
+    return RetrieverQueryEngine.from_args(retriever, llm=llm, **settings)
 
 
-def checked_engine(
-    scripted_llm, reply=first_wrong_then_right, retriever=None, **settings
-):
-    """Our engine around one of LlamaIndex's own; ``scripted`` is the fixture of that name."""
-    return Checked(
-        inner(scripted_llm(reply), retriever), augmenter=Augmenter(**settings)
-    )
+def checked_engine(reply=first_wrong_then_right, retriever=None, **settings):
+    return Checked(inner(reply, retriever), augmenter=Augmenter(**settings))
 
 
 def both(make_engine, question=QUESTION):
@@ -82,12 +71,9 @@ def both(make_engine, question=QUESTION):
     later = asyncio.run(make_engine().aquery(question))
     assert str(sync) == str(later)
     assert sync.metadata == later.metadata
-    assert [hit.model_dump_json() for hit in sync.source_nodes] == [
-        hit.model_dump_json() for hit in later.source_nodes
-    ]
+    assert frozen(sync.source_nodes) == frozen(later.source_nodes)
     return sync
 
 
 def outcome_of(response):
-    """The outcome of a checked response."""
     return response.metadata["denoise"]["outcome"]

@@ -2,48 +2,47 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, TypeVar
-
-Sent = tuple[int, dict[str, str], bytes]
-"""Status, headers and body."""
 
 
-def json_reply(value: Any, status: int = 200) -> Sent:
+def json_reply(value, status=200):
     return status, {}, json.dumps(value).encode()
 
 
-def chat_reply(text: str, input_tokens: int = 1) -> Sent:
-    """A reply of the chat protocol, of one token."""
+def completion(text, input_tokens, output_tokens):
     message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    usage = {"prompt_tokens": input_tokens, "completion_tokens": 1}
-    total = {"total_tokens": input_tokens + 1}
-    names = {
-        "id": "x",
+    return {
+        "id": "1",
         "object": "chat.completion",
         "created": 0,
-        "model": "m",
+        "model": "tiny",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": input_tokens,
+            "completion_tokens": output_tokens,
+            "total_tokens": input_tokens + output_tokens,
+        },
     }
-    return json_reply({**names, "choices": [choice], "usage": usage | total})
+
+
+def chat_reply(text, input_tokens=1):
+    """Such a reply of one token, to be sent."""
+    return json_reply(completion(text, input_tokens, 1))
 
 
 class JSONHandler(BaseHTTPRequestHandler):
-    """Reads a request as JSON, and sends JSON."""
-
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *args: Any) -> None: ...
+    def log_message(self, *args): ...
 
-    def read_json(self) -> Any:
+    def read_json(self):
         return json.loads(self.rfile.read(int(self.headers["content-length"])))
 
-    def send_json(self, status: int, value: Any, **headers: str) -> None:
+    def send_json(self, status, value, **headers):
         self.send_bytes(status, json.dumps(value).encode(), headers)
 
-    def send_bytes(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+    def send_bytes(self, status, body, headers):
         defaults = {
             "content-type": "application/json",
             "content-length": str(len(body)),
@@ -57,22 +56,20 @@ class JSONHandler(BaseHTTPRequestHandler):
 
 
 class LocalServer(ThreadingHTTPServer):
-    """Listens on this machine."""
-
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, handler: type[JSONHandler], port: int = 0) -> None:
+    def __init__(self, handler, port=0):
         super().__init__(("127.0.0.1", port), handler)
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"http://127.0.0.1:{self.server_port}"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request, client_address):
         """A client that went away is part of the tests."""
 
-    def start(self) -> threading.Thread:
+    def start(self):
         thread = threading.Thread(
             target=self.serve_forever,
             args=(0.01,),
@@ -82,12 +79,8 @@ class LocalServer(ThreadingHTTPServer):
         return thread
 
 
-Served = TypeVar("Served", bound=LocalServer)
-
-
 @contextmanager
-def listening(server: Served) -> Iterator[Served]:
-    """Let a server listen while the block runs."""
+def listening(server):
     with server:
         thread = server.start()
         try:
@@ -103,20 +96,20 @@ class FaultyServer(LocalServer):
     ``peak``: the most requests that were ever under way at once, each from its arrival until its reply is ready.
     """
 
-    def __init__(self, handler: type[JSONHandler]) -> None:
+    def __init__(self, handler):
         super().__init__(handler)
-        self.requests: list[Any] = []
-        self.faults: list[Any] = []
+        self.requests = []
+        self.faults = []
         self.lock = threading.Lock()
         self.now = self.peak = 0
         self.release, self.arrived = threading.Event(), threading.Event()
 
     @property
-    def url(self) -> str:
+    def url(self):
         return f"{super().url}/v1"
 
     @contextmanager
-    def taken(self, asked: Any) -> Iterator[Any]:
+    def taken(self, asked):
         """Counts a request as under way while the block runs; gives the fault that it has to meet with."""
         with self.lock:
             self.requests.append(asked)
@@ -130,27 +123,27 @@ class FaultyServer(LocalServer):
             with self.lock:
                 self.now -= 1
 
-    def shutdown(self) -> None:
+    def shutdown(self):
         """Lets go what hangs."""
         self.release.set()
         super().shutdown()
 
 
 @contextmanager
-def answering(reply: Callable[[Any], Sent | None]) -> Iterator[str]:
+def answering(reply):
     """The address of a server on this machine.
 
     ``reply`` is given the JSON of a request's body, or the path of one without; None cuts the connection.
     """
 
     class Handler(JSONHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             self._send(reply(self.path))
 
-        def do_POST(self) -> None:
+        def do_POST(self):
             self._send(reply(self.read_json()))
 
-        def _send(self, sent: Sent | None) -> None:
+        def _send(self, sent):
             if sent is None:
                 self.close_connection = True
                 self.connection.close()

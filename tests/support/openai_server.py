@@ -7,7 +7,7 @@ import hashlib
 import json
 from functools import partial
 
-from local_server import FaultyServer, JSONHandler, listening
+from local_server import FaultyServer, JSONHandler, completion, listening
 
 NEW_TOKENS = 12
 NO_DIGITS = str.maketrans("0123456789", "ghijklmnop")  # no reply that is a selection
@@ -56,31 +56,19 @@ class Handler(JSONHandler):
             server.release.wait(30)
             return self._hang_up
         text, count = server.model.reply("\n".join(prompts))
-        usage = {"prompt_tokens": count, "completion_tokens": NEW_TOKENS}
-        about = {"id": "1", "created": 0, "model": "tiny"}
-        about["usage"] = usage | {"total_tokens": count + NEW_TOKENS}
+        reply = completion(text, count, NEW_TOKENS)
         if asked.get("stream"):
-            return partial(self._stream, about, text, broken=fault == "break")
+            return partial(self._stream, reply, text, broken=fault == "break")
         fields = json.dumps(server.fields)
+        message = reply["choices"][0]["message"]
         if asked.get("response_format") and server.fields is not None:
-            text = fields
-        message = {"role": "assistant", "content": text}
+            message["content"] = fields
         if asked.get("tools") and server.fields is not None:
             name = asked["tools"][0]["function"]["name"]
             function = {"name": name, "arguments": fields}
-            call = {
-                "id": "call-1",
-                "type": "function",
-                "function": function,
-            }
+            call = {"id": "call-1", "type": "function", "function": function}
             message["tool_calls"] = [call]
-        choice = {
-            "index": 0,
-            "message": message,
-            "finish_reason": "stop",
-        }
-        about |= {"object": "chat.completion", "choices": [choice]}
-        return partial(self._send, 200, about)
+        return partial(self._send, 200, reply)
 
     def _hang_up(self):
         self.close_connection = True
@@ -116,5 +104,4 @@ class Handler(JSONHandler):
 
 
 def serving(model):
-    """A `Server` for ``model``, listening while the block runs."""
     return listening(Server(model))

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import httpx
+from faults import PASSAGES, QUERY
 from outage_server import OutageServer
 
-from denoise_core import Guard, Passage, Reply
+from denoise_core import Guard
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import is_user_error
 from denoise_core.runtime.caches import Cache
@@ -24,46 +25,31 @@ CASES_AT_A_TIME = 5  # so that what is timed is not the machine
 MAX_RECOVERY_SECONDS = 120.0  # after which an outage has no end
 CALLERS = 2  # that ask all the while
 CALL_SECONDS = 0.5  # of a request
-QUERY = "Where is the tower?"
-PASSAGES = (
-    Passage("The tower is in Porto. It is old.", "a"),
-    Passage("Bread is cheap.", "b"),
-)
-
-
 ALL_TEXTS = [passage.text for passage in PASSAGES]
 
 
-class RemoteLLM:
-    def __init__(self, url):
-        self.client = httpx.Client(base_url=url, timeout=CALL_SECONDS)
-
-    def complete(self, messages):
-        body = {"messages": [message.content for message in messages]}
-        return Reply(self.client.post("/", json=body).json()["text"])
-
-    async def acomplete(self, messages):
-        raise NotImplementedError
+def connect(url):
+    """A function that posts a body there and gives the reply, JSON both."""
+    client = httpx.Client(base_url=url, timeout=CALL_SECONDS)
+    return lambda body: client.post("/", json=body).json()
 
 
 class RemoteStore:
     def __init__(self, url):
-        self.client = httpx.Client(base_url=url, timeout=CALL_SECONDS)
+        self.post = connect(url)
 
     def get(self, key):
-        return self.client.post("/", json={"get": key}).json()
+        return self.post({"get": key})
 
     def put(self, key, text):
-        self.client.post("/", json={"put": key, "text": text})
+        self.post({"put": key, "text": text})
 
 
-def serve_scores():
-    def reply(body):
-        scores = [float("tower" in text) for text in body["documents"]]
-        rows = [{"index": i, "relevance_score": s} for i, s in enumerate(scores)]
-        return {"results": rows}
-
-    return reply
+def reply_scores(body):
+    rows = []
+    for index, text in enumerate(body["documents"]):
+        rows.append({"index": index, "relevance_score": float("tower" in text)})
+    return {"results": rows}
 
 
 def serve_texts():
@@ -92,7 +78,9 @@ def ask_scorer(url):
 
 
 def ask_judge(url):
-    judge = LLMJudge(RemoteLLM(url), name="m")
+    post = connect(url)
+    llm = FunctionLLM(lambda messages: post([m.content for m in messages])["text"])
+    judge = LLMJudge(llm, name="m")
 
     def call():
         try:
@@ -129,7 +117,7 @@ def ask_store(url):
 
 
 BOUNDARIES = {
-    "remote scorer": (serve_scores, ask_scorer),
+    "remote scorer": (lambda: reply_scores, ask_scorer),
     "LLM judge": (lambda: lambda body: {"text": "1 supported 1.1\nanswers"}, ask_judge),
     "store": (serve_texts, ask_store),
 }

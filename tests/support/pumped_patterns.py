@@ -1,10 +1,8 @@
 """Every regular expression of the package, and strings that are to show which is slow.
 
-All of them are found: in the source, each call of `re` is looked up; a pattern that cannot be read from there
-is taken from the imported module. Each is pumped with strings made from its own letters and classes.
+Those that a module holds are taken from the imported module, those in a call of `re` from its source. Each is
+pumped with strings made from its own letters and classes.
 """
-
-from __future__ import annotations
 
 import ast
 import importlib
@@ -12,11 +10,10 @@ import itertools
 import re
 import time
 import timeit
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
-from typing import Any
+from collections import defaultdict, namedtuple
+from dataclasses import fields, is_dataclass
+
+from code_measures import PACKAGES, modules_of, parse_file
 
 try:
     from re import _constants as code
@@ -29,55 +26,26 @@ try:
 except ImportError:  # pragma: no cover
     code = parser = None
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = {
-    "denoise_core": ROOT / "shared",
-    "langchain_denoise": ROOT,
-    "llamaindex_denoise": ROOT,
+METHODS = {
+    "search",
+    "match",
+    "fullmatch",
+    "split",
+    "findall",
+    "finditer",
+    "sub",
+    "subn",
 }
-CALLS = frozenset(
-    [
-        "compile",
-        "search",
-        "match",
-        "fullmatch",
-        "split",
-        "findall",
-        "finditer",
-        "sub",
-        "subn",
-    ]
-)
-RE_CALL = re.compile(rf"re\.(?:{'|'.join(CALLS)})\(")
 SCREEN, SIZES = 4_000, (10_000, 20_000, 40_000)
 SEPARATORS = (", ", "; ", " and ", "\n", ",\n", " - ", "  ")
 TAILS = (" are relevant.", "\x00")
 SLOW = 0.004  # seconds for 4,000 characters: a quadratic pattern takes ten times that, a linear one a tenth
 
 
-# Patterns made of escaped words, alternatives of literals without a repetition, and those that a user gives.
-LOCAL = {
-    "'(' + mark_pattern + ')'",
-    "must_keep",
-    "f'(?:(?:{labels.ADJECTIVES})[ _])?(?:{names})'",
-}
+Found = namedtuple("Found", ("where", "pattern", "methods"))
 
 
-@dataclass(frozen=True)
-class Found:
-    where: str
-    pattern: re.Pattern[str]
-    methods: frozenset[str]
-
-
-def modules() -> Iterator[tuple[str, Path]]:
-    for package, root in FOLDERS.items():
-        for path in sorted((root / package).rglob("*.py")):
-            name = ".".join(path.relative_to(root).with_suffix("").parts)
-            yield name.removesuffix(".__init__"), path
-
-
-def held_in(value: Any, depth: int = 4) -> Iterator[re.Pattern[str]]:
+def held_in(value, depth=4):
     """The compiled patterns of a value: itself, or in its mappings, sequences and dataclasses."""
     if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
         yield value
@@ -90,65 +58,40 @@ def held_in(value: Any, depth: int = 4) -> Iterator[re.Pattern[str]]:
             yield from held_in(inner, depth - 1)
 
 
-def patterns_of(name: str, path: Path) -> Iterator[Found]:
+def patterns_of(name, path):
     """Patterns that a module holds or gives to `re`, with the methods that it calls of them."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     methods_of = defaultdict(set)
-    variable_of = {}  # by the call that is assigned
-    for node in nodes:
-        if isinstance(node, ast.Attribute) and node.attr in CALLS:
-            variable = ast.unparse(node.value).partition("[")[0]
-            methods_of[variable].add(node.attr)
-        elif isinstance(node, ast.Assign):
-            variable_of[node.value] = ast.unparse(node.targets[0])
-    if "re" not in methods_of:
-        return
-    names = dict(vars(importlib.import_module(name)))
-    held = set()
-    for variable, value in names.items():
+    literals = []
+    for node in ast.walk(parse_file(path)):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name("re"), attr=method),
+                args=[ast.Constant(str() as text), *_],
+            ) if method in METHODS:
+                literals.append((node.lineno, re.compile(text), method))
+            case ast.Attribute(value=value, attr=method) if method in METHODS:
+                methods_of[ast.unparse(value).partition("[")[0]].add(method)
+    for line, pattern, method in literals:
+        yield Found(f"{name}:{line}", pattern, frozenset({method}))
+    for variable, value in vars(importlib.import_module(name)).items():
         for pattern in held_in(value):
-            held.add(pattern)
-            methods = frozenset(methods_of[variable])
-            yield Found(f"{name}:{variable}", pattern, methods)
-    for node in nodes:
-        if not isinstance(node, ast.Call) or not RE_CALL.match(ast.unparse(node)):
-            continue
-        source = ast.unparse(node.args[0])
-        where = f"{name}:{node.lineno}"
-        flags = [k.value for k in node.keywords if k.arg == "flags"]
-        methods = {node.func.attr}
-        if methods == {"compile"}:
-            flags += node.args[1:]
-            methods = methods_of[variable_of.get(node)]
-        try:
-            text, *flag = (eval(ast.unparse(n), names) for n in (node.args[0], *flags))
-        except NameError:
-            assert source in LOCAL or held, f"{where}: {source} is kept nowhere"
-            continue
-        pattern = re.compile(text, *flag)
-        if pattern not in held:
-            yield Found(where, pattern, frozenset(methods))
+            yield Found(f"{name}:{variable}", pattern, frozenset(methods_of[variable]))
 
 
-BY_USE: dict[Any, Found] = {}
-UNREAD: list[str] = []  # modules of a framework that is not installed
-for _name, _path in modules():
-    try:
+BY_USE = {}
+for _name, _path in modules_of(PACKAGES).items():
+    if "import re\n" in _path.read_text(encoding="utf-8"):
         for _found in patterns_of(_name, _path):
             BY_USE.setdefault((_found.pattern, _found.methods), _found)
-    except ImportError as error:
-        if (error.name or "").startswith("denoise_core"):
-            raise
-        UNREAD.append(_name)
 ALL = list(BY_USE.values())
 
 
-def letters(pattern: re.Pattern[str]) -> tuple[list[str], list[str]]:
+def letters(pattern):
     """Characters and words that the pattern speaks of."""
-    chars: dict[str, None] = dict.fromkeys(" \na0A")
-    words: dict[str, None] = {}
+    chars = dict.fromkeys(" \na0A")
+    words = {}
 
-    def walk(parsed: Any) -> None:
+    def walk(parsed):
         run = ""
         for item in parsed:
             match item:
@@ -170,7 +113,7 @@ def letters(pattern: re.Pattern[str]) -> tuple[list[str], list[str]]:
     return list(chars)[:12], [word for word in words if len(word) > 1][:5]
 
 
-def pumps(pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str]]:
+def pumps(pattern):
     """(head, what is repeated, tail)."""
     chars, words = letters(pattern)
     parts = [*chars, *words]
@@ -186,12 +129,12 @@ def pumps(pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str]]:
         yield token, separator + token, tail
 
 
-def text(pump: tuple[str, str, str], size: int) -> str:
+def text(pump, size):
     head, part, tail = pump
     return head + part * (size // len(part)) + tail
 
 
-def uses(found: Found) -> list[Callable[[str], Any]]:
+def uses(found):
     methods = found.methods & {"match", "fullmatch"}
     calls = [getattr(found.pattern, method) for method in methods]
     if methods != found.methods or not methods:
@@ -199,7 +142,7 @@ def uses(found: Found) -> list[Callable[[str], Any]]:
     return calls
 
 
-def seconds(use: Callable[[str], Any], text: str, repeats: int = 1) -> float:
+def seconds(use, text, repeats=1):
     clock = time.thread_time
     return min(
         timeit.repeat(
@@ -211,7 +154,7 @@ def seconds(use: Callable[[str], Any], text: str, repeats: int = 1) -> float:
     )
 
 
-def screened(use: Callable[[str], Any], pump: tuple[str, str, str]) -> float:
+def screened(use, pump):
     """Seconds for 4,000 characters; infinite when it is clear from fewer that they would be too many.
 
     A pattern whose time doubles with each repetition would never be done with 250 characters: it is given a few
@@ -228,7 +171,7 @@ def screened(use: Callable[[str], Any], pump: tuple[str, str, str]) -> float:
     return taken
 
 
-def pumped(found: Found) -> tuple[int, str]:
+def pumped(found):
     """How many strings the pattern was given, and what is wrong with its time; "" where nothing is."""
     strings = 0
     for use in uses(found):

@@ -6,10 +6,11 @@ import numpy as np
 
 from denoise_core import Passage
 from denoise_core.embedded.sample import sample_questions
-from denoise_core.end import PASSAGE, QUERY, Layout
+from denoise_core.end import PASSAGE, QUERY, Layout, ReadingSettings
 from denoise_core.question import Question
 
 SHORT_LAYOUT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
+SHORT_SETTINGS = ReadingSettings(layout=SHORT_LAYOUT)
 
 
 def states_of(reader, query, texts, layers):
@@ -17,6 +18,15 @@ def states_of(reader, query, texts, layers):
     found = reader.read([(query, t) for t in texts], layers)
     first = np.searchsorted(found.text_index, np.arange(len(texts)))
     return {layer: rows[first] for layer, rows in found.by_layer.items()}
+
+
+def count_found(denoiser, questions):
+    """For how many questions a passage that they need is kept."""
+    found = 0
+    for question in questions:
+        result = denoiser.denoise(question.text, question.passages)
+        found += not question.gold.isdisjoint(p.id for p in result.passages)
+    return found
 
 
 def short_questions(count, others, characters):

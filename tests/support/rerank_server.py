@@ -75,5 +75,4 @@ class Handler(JSONHandler):
 
 
 def reranking(**settings):
-    """A `Reranker` that listens while the block runs."""
     return listening(Reranker(**settings))

@@ -5,14 +5,9 @@ raised nor named in the result. *law broken*: spans that do not tile, ids that w
 more calls than allowed.
 """
 
-from __future__ import annotations
-
 import asyncio
-import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from faults import faults_of
@@ -71,7 +66,7 @@ WAITS = ("never replies", "cancelled")  # where the caller is async
 SECONDS = 0.05  # how long one waits for what never replies
 
 
-def kinds_of(verb: str) -> list[str]:
+def kinds_of(verb):
     waits = WAITS if verb == "complete" else ()
     return [*faults_of(verb), MISTAKE, *waits]
 
@@ -79,15 +74,15 @@ def kinds_of(verb: str) -> list[str]:
 KINDS = {kind for verb in PARTS.values() for kind in kinds_of(verb)}
 
 
-@dataclass
 class Tally:
-    runs: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    parts: Counter[str] = field(default_factory=Counter)
-    wrong: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
+    """What happened in all runs, by name, and an example of each thing that went wrong."""
 
-    def bad(self, what: str, run: Run, why: object = "") -> None:
+    def __init__(self):
+        self.runs = 0
+        self.faults, self.parts, self.wrong = Counter(), Counter(), Counter()
+        self.examples = []
+
+    def bad(self, what, run, why=""):
         self.wrong[what] += 1
         self.examples.append(f"{what}: {run.part}, {run.fault}: {why}")
 
@@ -102,7 +97,7 @@ class Run:
     calls: int | None
 
     @staticmethod
-    def draw(drawn: random.Random) -> Run:
+    def draw(drawn):
         part = drawn.choice(list(PARTS))
         fault = "none"
         if drawn.random() < 0.85:
@@ -118,10 +113,10 @@ class Run:
         return Run(part, fault, drawn.randint(1, 3), tuple(passages), reply, budget)
 
     @property
-    def has_text(self) -> bool:
+    def has_text(self):
         return has_text(self.passages)
 
-    def build(self, outside: Outside) -> Any:
+    def build(self, outside):
         """The method to call, before "a" for its async form, and the arguments."""
         seconds = SECONDS if self.fault == "never replies" else None
         budget = Budget(calls=self.calls, seconds=seconds)
@@ -133,7 +128,7 @@ class Run:
         end = ENDDenoiser(outside, keep=0.5)
         match self.part:
             case "END":
-                part: Any = Guard(end)
+                part = Guard(end)
             case "Guard":
                 part = Guard(outside)
             case "Pipeline":
@@ -150,7 +145,7 @@ class Run:
         return part, "denoise", (QUERY, iter(self.passages))
 
 
-def langchain_call(denoiser: Any, passages: Sequence[Passage]) -> Any:
+def langchain_call(denoiser, passages):
     from langchain_core.documents import Document
 
     from langchain_denoise import DenoiseCompressor
@@ -160,7 +155,7 @@ def langchain_call(denoiser: Any, passages: Sequence[Passage]) -> Any:
     return compressor, "compress_documents", (documents, QUERY)
 
 
-def llamaindex_call(denoiser: Any, passages: Sequence[Passage]) -> Any:
+def llamaindex_call(denoiser, passages):
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
     from llamaindex_denoise import DenoisePostprocessor
@@ -176,12 +171,12 @@ def llamaindex_call(denoiser: Any, passages: Sequence[Passage]) -> Any:
 class Outside:
     """The model, the scorer, the retriever and the denoiser of a run, with its fault from the nth call on."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run):
         self.run = run
         self.calls = 0
         self.met = 0
 
-    def _serve(self, verb: str, right: Any, *given: Any) -> Any:
+    def _serve(self, verb, right, *given):
         self.calls += 1
         if self.calls < self.run.at:
             return right
@@ -194,10 +189,10 @@ class Outside:
         self.met += 1
         return fault(*given)
 
-    def complete(self, messages: Sequence[Any]) -> Any:
+    def complete(self, messages):
         return self._serve("complete", Reply(self.run.reply, Usage(10, 2)), messages)
 
-    async def acomplete(self, messages: Sequence[Any]) -> Any:
+    async def acomplete(self, messages):
         reply = self.complete(messages)
         if self.run.fault in WAITS and self.calls >= self.run.at:
             self.met += 1
@@ -205,25 +200,25 @@ class Outside:
         await asyncio.sleep(0)
         return reply
 
-    def score(self, query: str, texts: Sequence[str]) -> Any:
+    def score(self, query, texts):
         scores = np.arange(len(texts), dtype=np.float32)
         return self._serve("score", scores, query, texts)
 
-    def denoise(self, query: str, passages: Sequence[Passage]) -> Any:
+    def denoise(self, query, passages):
         result = DenoiseResult(query, tuple(passages)[:1])
         return self._serve("denoise", result, query, tuple(passages))
 
-    async def adenoise(self, query: str, passages: Sequence[Passage]) -> Any:
+    async def adenoise(self, query, passages):
         return self.denoise(query, passages)
 
-    def retrieve(self, query: str) -> Any:
+    def retrieve(self, query):
         return self._serve("raise", self.run.passages)
 
-    async def aretrieve(self, query: str) -> Any:
+    async def aretrieve(self, query):
         return self.retrieve(query)
 
 
-def run_sync(run: Run, tally: Tally) -> None:
+def run_sync(run, tally):
     outside = Outside(run)
     part, method, arguments = run.build(outside)
     try:
@@ -235,7 +230,7 @@ def run_sync(run: Run, tally: Tally) -> None:
     _counted(run, outside, tally)
 
 
-async def run_async(run: Run, tally: Tally) -> None:
+async def run_async(run, tally):
     """One run, which may be cancelled."""
     outside = Outside(run)
     part, method, arguments = run.build(outside)
@@ -254,7 +249,7 @@ async def run_async(run: Run, tally: Tally) -> None:
     _counted(run, outside, tally)
 
 
-def _counted(run: Run, outside: Outside, tally: Tally) -> None:
+def _counted(run, outside, tally):
     tally.runs += 1
     tally.parts[run.part] += 1
     if outside.met:
@@ -264,7 +259,7 @@ def _counted(run: Run, outside: Outside, tally: Tally) -> None:
         tally.bad("budget over", run, f"{outside.calls} calls of {run.calls}")
 
 
-def _raised(run: Run, error: Exception, tally: Tally) -> None:
+def _raised(run, error, tally):
     """Only mistakes may come through: every policy here is to keep."""
     if not is_user_error(error):
         tally.bad("lost", run, f"raised {error!r}")
@@ -272,7 +267,7 @@ def _raised(run: Run, error: Exception, tally: Tally) -> None:
         tally.bad("unreported", run, f"raised as a mistake: {error!r}")
 
 
-def _returned(run: Run, outside: Outside, output: Any, tally: Tally) -> None:
+def _returned(run, outside, output, tally):
     is_raised = run.fault.startswith("raises") or run.fault == "never replies"
     if run.fault == MISTAKE and outside.met:
         tally.bad("unreported", run, "a mistake was swallowed")
@@ -287,9 +282,7 @@ def _returned(run: Run, outside: Outside, output: Any, tally: Tally) -> None:
         _check_output(run, outside, output, tally)
 
 
-def _check_output(
-    run: Run, outside: Outside, output: DenoiseResult, tally: Tally
-) -> None:
+def _check_output(run, outside, output, tally):
     try:
         check_result(run.passages, output)
     except AssertionError as error:
@@ -301,7 +294,7 @@ def _check_output(
     if outside.met and run.has_text and run.fault not in SILENT:
         notes = [output.fallback, *output.failures, output.note]
         for report in getattr(output, "reports", ()):
-            notes += [report.problem, *report.notes]
+            notes.append(report.problem)
         if not any(notes):
             tally.bad("unreported", run, output)
 
@@ -309,9 +302,7 @@ def _check_output(
 SILENT = ("gives another order", "cancelled")
 
 
-def _check_documents(
-    run: Run, has_failed: Any, output: list[Any], tally: Tally
-) -> None:
+def _check_documents(run, has_failed, output, tally):
     source_text = "\n".join(passage.text for passage in run.passages)
     texts = []
     fallbacks = []
@@ -334,7 +325,7 @@ def _check_documents(
             tally.bad("lost", run, "not every document came back whole")
 
 
-def read_documents(part: str, output: list[Any]) -> Iterator[tuple[str, str | None]]:
+def read_documents(part, output):
     """Each document's text, and what its record says went wrong."""
     for item in output:
         if part == "LangChain":
@@ -345,5 +336,5 @@ def read_documents(part: str, output: list[Any]) -> Iterator[tuple[str, str | No
         yield item.node.get_content(), (record(item.node) or {}).get("fallback")
 
 
-def has_text(passages: Sequence[Passage]) -> bool:
+def has_text(passages):
     return any(passage.text.strip() for passage in passages)

@@ -9,7 +9,6 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from denoise_core.end import HiddenReader, Probe
 
 CHAT = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
-LAYER = 2
 QUESTION = "Where is the tower?"
 TEXTS = [
     "The tower is in Porto.",
@@ -35,14 +34,28 @@ def tiny_pair(seed=0):
     return LlamaForCausalLM(config).eval(), build_tokenizer(start="", template=CHAT)
 
 
+def sample_ids(count, seed):
+    """Token ids without the special ones."""
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randint(3, 300, (count,), generator=generator).tolist())
+
+
+def build_random_probe(reader, layer=3):
+    """A probe of random weights for the states after ``layer`` blocks."""
+    width = reader.backbone.partial_forward.hidden_size
+    weight = np.random.default_rng(0).normal(size=width)
+    return Probe(weight.astype(np.float32), 0.7, reader.reading(layer))
+
+
+def save_tiny_pair(folder, seed=0):
+    pair = tiny_pair(seed)
+    for part in pair:
+        part.save_pretrained(folder)
+    return pair
+
+
 def build_probe(model, tokenizer):
-    """A random probe for the states after `LAYER` blocks."""
-    weight = (
-        np.random.default_rng(0)
-        .standard_normal(model.config.hidden_size)
-        .astype(np.float32)
-    )
-    return Probe(weight, 0.25, HiddenReader(model, tokenizer=tokenizer).reading(LAYER))
+    return build_random_probe(HiddenReader(model, tokenizer=tokenizer), layer=2)
 
 
 def addresses(module):
@@ -50,25 +63,30 @@ def addresses(module):
     return {p.data_ptr() for p in module.parameters()}
 
 
-def build_tokenizer(*, pair=False, pad=True, start="<s> ", template=None):
-    """One id for each byte, after three special ones; ``pair`` joins two texts as BERT's do."""
+def build_word_tokenizer(words, **settings):
+    """One id for each word; every other word is "<unk>"."""
+    vocabulary = {word: number for number, word in enumerate(words)}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", **settings
+    )
+
+
+def build_tokenizer(*, pad=True, start="<s> ", template=None):
+    """One id for each byte, after three special ones."""
     alphabet = ["<s>", "</s>", "<pad>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     vocabulary = {letter: number for number, letter in enumerate(alphabet)}
     backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.post_processor = TemplateProcessing(
-        single=f"{start}$A </s>" if pair else f"{start}$A",
-        pair="<s> $A </s> $B:1 </s>:1" if pair else None,
+        single=f"{start}$A",
         special_tokens=[("<s>", 0), ("</s>", 1)],
     )
     names = {"bos_token": "<s>", "eos_token": "</s>"}
-    tokenizer = PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         chat_template=template,
         **(names | {"pad_token": "<pad>"} if pad else names),
     )
-    if pair:
-        inputs = ["input_ids", "token_type_ids", "attention_mask"]
-        tokenizer.model_input_names = inputs
-    return tokenizer

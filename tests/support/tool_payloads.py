@@ -30,20 +30,6 @@ def _objects(rows):
     return [dict(zip(NAMES, row, strict=True)) for row in rows]
 
 
-def _columns(rows):
-    return {
-        name: {str(n): row[column] for n, row in enumerate(rows)}
-        for column, name in enumerate(NAMES)
-    }
-
-
-def _from_columns(value):
-    columns = [value[name] for name in NAMES]
-    numbers = list(columns[0])
-    assert all(list(column) == numbers for column in columns)
-    return [tuple(column[number] for column in columns) for number in numbers]
-
-
 def _split(rows):
     return {
         "columns": list(NAMES),
@@ -66,12 +52,26 @@ def _from_parallel(value):
     return list(zip(*(value[name] for name in NAMES), strict=True))
 
 
+def _columns(rows):
+    columns = _parallel(rows)
+    return {name: dict(enumerate(column)) for name, column in columns.items()}
+
+
+def _from_columns(value):
+    assert len({tuple(value[name]) for name in NAMES}) == 1, "one set of row numbers"
+    return _from_parallel({name: value[name].values() for name in NAMES})
+
+
 def _from_objects(value):
     return [tuple(item.values()) for item in value if "left_out" not in item]
 
 
 def _without_notes(value):
     return {key: item for key, item in value.items() if key != "left_out"}
+
+
+def _with_numbers(rows):
+    return [(key, place, int(rain), remark) for key, place, rain, remark in rows]
 
 
 def _as_csv(rows):
@@ -83,7 +83,7 @@ def _as_csv(rows):
 def _from_csv(text):
     rows = [row for row in csv.reader(io.StringIO(text)) if len(row) > 1]
     assert tuple(rows[0]) == NAMES
-    return [(key, place, int(rain), remark) for key, place, rain, remark in rows[1:]]
+    return _with_numbers(rows[1:])
 
 
 def _as_xml(rows):
@@ -98,9 +98,8 @@ def _as_xml(rows):
 def _from_xml(text):
     rows = []
     for element in ElementTree.fromstring(text):
-        key, place, rain, remark = (child.text for child in element)
-        rows.append((key, place, int(rain), remark))
-    return rows
+        rows.append([child.text for child in element])
+    return _with_numbers(rows)
 
 
 def _lines(rows):
@@ -124,8 +123,8 @@ def _as_yaml_texts(rows):
 
 def _from_yaml_texts(text):
     rows = []
-    for key, place, rain, remark in _from_objects(yaml.safe_load(text)):
-        rows.append((key, place, rain, remark.replace("\n", " ")))
+    for *others, remark in _from_objects(yaml.safe_load(text)):
+        rows.append((*others, remark.replace("\n", " ")))
     return rows
 
 
@@ -136,13 +135,17 @@ def _json(build, read):
     )
 
 
+def _after_byte_order_mark(write, read):
+    return (
+        lambda rows: "\ufeff" + write(rows),
+        lambda text: read(text.removeprefix("\ufeff")),
+    )
+
+
 # Name of a shape: how a table is written, and how its rows are read again.
 SHAPES = {
     "json records": _json(_objects, _from_objects),
-    "byte order mark and json": (
-        lambda rows: "\ufeff" + json.dumps(_objects(rows), ensure_ascii=False),
-        lambda text: _from_objects(json.loads(text.removeprefix("\ufeff"))),
-    ),
+    "byte order mark and json": _after_byte_order_mark(*_json(_objects, _from_objects)),
     "json in an object": _json(
         lambda rows: {"count": len(rows), "rows": _objects(rows), "next": "c2"},
         lambda value: _from_objects(value["rows"]),
@@ -154,7 +157,7 @@ SHAPES = {
     ),
     "json columns": _json(_columns, _from_columns),
     "json index": _json(
-        lambda rows: {str(n): item for n, item in enumerate(_objects(rows))},
+        lambda rows: dict(enumerate(_objects(rows))),
         lambda value: _from_objects(_without_notes(value).values()),
     ),
     "json values": _json(
@@ -185,8 +188,5 @@ SHAPES = {
     ),
     "yaml with blocks of text": (_as_yaml_texts, _from_yaml_texts),
     "xml": (_as_xml, _from_xml),
-    "byte order mark and xml": (
-        lambda rows: "\ufeff" + _as_xml(rows),
-        lambda text: _from_xml(text.removeprefix("\ufeff")),
-    ),
+    "byte order mark and xml": _after_byte_order_mark(_as_xml, _from_xml),
 }
