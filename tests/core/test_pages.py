@@ -9,7 +9,7 @@ from judging import by_words
 
 from denoise_core import DenoiseResult, Drop, ENDDenoiser, Passage, Span
 from denoise_core.augmenter import Augmenter
-from denoise_core.report.context import ReportItem, fragment, render_page
+from denoise_core.report.context import ReportItem, render_page
 from denoise_core.report.loop import to_html
 from denoise_core.testing import FunctionLLM, FunctionScorer, ListRetriever
 
@@ -63,10 +63,8 @@ def test_what_does_not_fit_is_counted():
 
 def test_dropped_text_says_so_without_its_looks():
     passages = (Passage("Kept.", "a"), Passage("Gone.", "b"))
-    html = fragment(
-        passages,
-        DenoiseResult("q", passages[:1], (Drop(Span("b", 0, 5), "noise", 0.25),)),
-    )
+    result = DenoiseResult("q", passages[:1], (Drop(Span("b", 0, 5), "noise", 0.25),))
+    html = render_page([ReportItem(passages, result)], title="page")
     assert re.search(
         r'\[dropped: </span><del[^>]*>Gone\.</del><span class="sr"> noise, score 0\.250\]',
         html,

@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 
 from denoise_core import DenoiseResult, Drop, Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.report.context import ReportItem, fragment, mark_pieces, render_page
+from denoise_core.report.context import ReportItem, mark_pieces, render_page
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import extract_spans, sentence_spans
 
 TEXT = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=60
 )
+
+
+def draw_page(passages, result):
+    return render_page([ReportItem(tuple(passages), result)], title="page")
 
 
 @given(st.lists(TEXT, max_size=4), st.data())
@@ -30,7 +34,7 @@ def test_pieces_tile_every_passage(texts, data):
     result = DenoiseResult("q", tuple(kept), tuple(dropped))
     for p in passages:
         assert "".join(piece.text for piece in mark_pieces([p], result)[0]) == p.text
-    assert fragment(passages, result)
+    assert draw_page(passages, result)
 
 
 def test_scores_and_reasons_are_shown_and_text_is_escaped():
@@ -60,7 +64,7 @@ def test_rewritten_text_and_fallback_are_shown():
     source = Passage("A long text.", "a")
     written = replace(source, text="Short.", is_rewritten=True)
     result = DenoiseResult("q", (written,), fallback="said no")
-    html = fragment([source], result)
+    html = draw_page([source], result)
     assert "Short." in html
     assert "said no" in html
 
@@ -80,7 +84,7 @@ def test_a_result_is_read_a_fixed_number_of_times_however_many_its_passages_are(
         passages = [Passage(f"text {n}", str(n)) for n in range(number)]
         Counted.reads = 0
         written = Counted(replace(p, text="anew", is_rewritten=True) for p in passages)
-        html = fragment(passages, DenoiseResult("q", written))
+        html = draw_page(passages, DenoiseResult("q", written))
         assert html.count("anew") == number
         counts.append(Counted.reads)
     assert counts[0] == counts[1]

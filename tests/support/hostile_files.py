@@ -241,7 +241,7 @@ def read_all(folder):
     from denoise_core import InputError
     from denoise_core.cli.read import read_passages
     from denoise_core.end import ENDDenoiser
-    from denoise_core.report.context import fragment
+    from denoise_core.report.context import ReportItem, render_page
     from denoise_core.scorers import BM25Scorer
 
     denoiser = ENDDenoiser(BM25Scorer(), keep=1, chunker="auto")
@@ -255,7 +255,8 @@ def read_all(folder):
         except InputError:
             continue
         if passages:
-            fragment(passages, denoiser.denoise("Which tower?", passages))
+            result = denoiser.denoise("Which tower?", passages)
+            render_page([ReportItem(passages, result)], title="files")
     report = {"files": file_count, "megabytes": _most_megabytes() - before}
     report["loaded"] = _load_models(path for path in folder.iterdir() if path.is_dir())
     return {"events": events, **report}

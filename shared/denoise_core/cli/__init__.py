@@ -88,6 +88,11 @@ def escape_control(text: str) -> str:
     return _CONTROL_CHARACTERS.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
+def escape_json(json_text: str) -> str:
+    """Return JSON that means the same, without a character that a terminal would obey."""
+    return _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", json_text)
+
+
 def _exit_with_error(name: str, message: str) -> None:
     one_line = " ".join(message.split())
     sys.stderr.write(f"{name}: {escape_control(one_line)}\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -20,7 +19,7 @@ from denoise_core.cli.options import (
     app,
 )
 from denoise_core.cli.read import read_answer, read_passages
-from denoise_core.cli.terminal import print_line, print_warnings
+from denoise_core.cli.terminal import print_json, print_line, print_warnings
 from denoise_core.errors import DenoiseError, InputError, format_error
 from denoise_core.report.checked import line_number, render_check, verdict_word
 from denoise_core.support import AnswerVerdict
@@ -98,7 +97,7 @@ def check_command(
         )
         write_whole(html, page_html)
     if as_json:
-        typer.echo(json.dumps(verdict_json(verdict), ensure_ascii=False, indent=1))
+        print_json(verdict_json(verdict), indent=1)
     else:
         _print_verdict(verdict, loaded_passages.passages)
         judge_name = verdict.judge or "none"

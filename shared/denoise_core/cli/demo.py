@@ -84,8 +84,7 @@ def demo(
         after += _count_tokens(result.passages)
         report_item = ReportItem(question.passages, result, question.gold, tuple(notes))
         items.append(report_item)
-        heading_line = f"\n{len(items)}. {question.text}"
-        print_line(console, heading_line, "bold")
+        print_line(console, f"\n{len(items)}. {question.text}", "bold")
         print_line(
             console,
             f"   text of {len(kept_ids)} of {len(question.passages)} passages kept",
@@ -110,8 +109,7 @@ def demo(
     page_lead = f"{LEAD}{reply_source}."
     page_html = render_page(items, title=TITLE, lead=page_lead, table=rows)
     write_whole(page, page_html)
-    page_path = page.resolve()
-    print_line(console, f"the page with every passage: {page_path}")
+    print_line(console, f"the page with every passage: {page.resolve()}")
 
 
 def load_recorded_llm() -> tuple[RecordedLLM, str]:

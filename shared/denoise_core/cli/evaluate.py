@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import typer
@@ -170,11 +171,12 @@ def evaluate_command(
 
 
 def _make_out(out: Path, dry_run: bool) -> None:
-    """Make the folder first: one that cannot be made is an error before the work."""
+    """Make the folder, and a file in it: what cannot be written is an error before the work."""
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
     if not dry_run:
         out.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=out).close()
 
 
 def _require_llm(llm: str | None, needs_llm: Mapping[str, Any]) -> None:
@@ -237,7 +239,8 @@ def show_plan(console: Console, ledger: ReplyLog) -> None:
     print_line(
         console,
         f"about {ledger.planned_calls:,} calls, {planned_usage.input_tokens:,} tokens to "
-        f"read, {planned_usage.output_tokens:,} to write; no call was made",
+        f"read, {planned_usage.output_tokens:,} to write; no call was made, so warnings "
+        "about replies mean nothing",
     )
 
 

@@ -264,24 +264,29 @@ def _source_files(source: str) -> Iterator[_SourceFile]:
 
 
 def _folder_files(folder: Path, root: Path) -> Iterator[tuple[Path, str]]:
-    """What is below a folder and not hidden, each with why it cannot be read, if so."""
-    try:
-        paths = sorted(folder.iterdir())
-    except OSError as error:
-        yield folder, str(error)
-        return
-    for path in paths:
-        if path.name.startswith("."):
+    """What is below a folder and not hidden, each with why it cannot be read, if so.
+
+    In the order of names, and without recursion: a folder may be a thousand deep.
+    """
+    waiting_paths = [folder]
+    while waiting_paths:
+        path = waiting_paths.pop()
+        is_inside = path != folder
+        if is_inside and path.name.startswith("."):
             continue
+        is_link = is_inside and path.is_symlink()
         # A link inside the folder may name any file of this machine.
-        if not Path(os.path.realpath(path)).is_relative_to(root):
+        if is_link and not Path(os.path.realpath(path)).is_relative_to(root):
             yield path, "it is a link out of the folder"
         elif os.path.isfile(path):
             yield path, ""
         elif not os.path.isdir(path):
             yield path, "it is no file that can be opened"
-        elif not path.is_symlink():
-            yield from _folder_files(path, root)
+        elif not is_link:
+            try:
+                waiting_paths += sorted(path.iterdir(), reverse=True)
+            except OSError as error:
+                yield path, str(error)
 
 
 def _file_text(file: _SourceFile) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from contextlib import suppress
@@ -29,7 +28,13 @@ from denoise_core.cli.options import (
     app,
 )
 from denoise_core.cli.read import is_html, read_passages
-from denoise_core.cli.terminal import print_line, print_warnings, progress_bar
+from denoise_core.cli.terminal import (
+    echo,
+    print_json,
+    print_line,
+    print_warnings,
+    progress_bar,
+)
 from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser
@@ -86,6 +91,8 @@ def run(
     rag-denoise run -q "who wrote the report?" -p notes.md
 
     cat passages.jsonl | rag-denoise run -q "who wrote the report?" -p - --keep 5 --json
+
+    rag-denoise run -q "who wrote the report?" -p notes.md --method s2a-select --llm http://localhost:8000/v1#my-model
     """
     if not query.strip():
         raise InputError("--query is empty; what are the passages to answer?")
@@ -114,7 +121,7 @@ def run(
         items = [ReportItem(inputs, denoise_result)]
         write_whole(html, render_page(items, title="What was kept, what was dropped"))
     if as_json:
-        _echo(json.dumps(denoise_result.as_json(), ensure_ascii=False, allow_nan=False))
+        print_json(denoise_result.as_json())
     else:
         _print_result(console, inputs, denoise_result, show_reasons)
     print_warnings(error_console, _notes(denoise_result))
@@ -146,15 +153,10 @@ def _print_result(
     elif len(kept_texts) > 1:
         # Each under its name, as `head` prints files.
         titled_texts = [f"==> {title} <==\n{text}" for _, title, text in kept_texts]
-        _echo("\n\n".join(titled_texts))
+        echo("\n\n".join(titled_texts))
     else:
         for _, _, text in kept_texts:
-            _echo(text)
-
-
-def _echo(text: str) -> None:
-    """Print a text as it is: without ``color`` a pipe would lose its escape sequences."""
-    typer.echo(text.encode("utf-8", "replace").decode(), color=True)
+            echo(text)
 
 
 def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool:
@@ -174,7 +176,7 @@ def summary_line(passages: Sequence[Passage], result: DenoiseResult) -> str:
     dropped_count = sum(chunk.score is not None for chunk in result.dropped)
     kept_percent = 100 * kept_length / max(1, input_length)
     line = (
-        f"kept {kept_percent:.0f} % of the text "
+        f"kept {kept_percent:.3g} % of the text "
         f"(passages: {len(passages):,}); dropped pieces: {dropped_count:,}"
     )
     if dropped_count:
@@ -235,7 +237,10 @@ def _check_method(
             "leave --keep out"
         )
     if name in SCORING_METHODS and llm is not None:
-        raise InputError(f"--method {name} asks no model: leave --llm out")
+        raise InputError(
+            f"--method {name} asks no model: leave --llm out, or name the method that "
+            "asks one: --method s2a-select"
+        )
     if name == "s2a-select" and amount is not None:
         raise InputError(
             f"--keep is for methods that score; with --method {name} the model decides"

@@ -41,7 +41,7 @@ def serve(
     name: Annotated[
         list[str] | None,
         typer.Option(
-            help="A host name by which clients may call it; * for any; repeat it for more."
+            help="A name or address that clients call it by, besides localhost; * for any; repeat it for more."
         ),
     ] = None,
     keys: Annotated[
@@ -115,15 +115,13 @@ def serve(
     console = Console(stderr=True, highlight=False)
     served_denoiser = build_denoiser(denoiser, keep)
     limits = {name: context.params[name] for name in ServiceLimits.__slots__}
-    allowed_hosts = tuple(name or ())
-    if not allowed_hosts and host not in LOCAL_HOSTS:
-        allowed_hosts = (host,)
     service = Service(
         served_denoiser,
         Path(denoiser).name,
         None,
         keys,
-        allowed_hosts,
+        # What watches the process from inside its container calls it localhost.
+        (*LOCAL_HOSTS, host, *(name or ())),
         ServiceLimits(**limits),
     )
     application = make_app(service)
@@ -144,6 +142,13 @@ def serve(
         raise InputError(
             f"cannot listen on {host} port {port}: {error}; take another --port, or 0"
         ) from error
+    if host not in LOCAL_HOSTS and not name:
+        print_line(
+            console,
+            f"requests that call it anything but {host} or localhost are refused (400): "
+            "add --name for each name or address of it, or --name '*'",
+            "yellow",
+        )
     if host not in LOCAL_HOSTS and keys is None:
         print_line(
             console,
@@ -151,8 +156,7 @@ def serve(
             "--keys",
             "yellow",
         )
-    bound_port = listener.getsockname()[1]
-    server_url = f"http://{url_host}:{bound_port}"
+    server_url = f"http://{url_host}:{listener.getsockname()[1]}"
     print_line(
         console,
         f"serving {service.name!r} at {server_url}/v1/denoise, /v1/rerank and /v1/check; "

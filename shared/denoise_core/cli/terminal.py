@@ -1,18 +1,22 @@
-"""Lines, tables and progress bars on a terminal, with control characters escaped."""
+"""Lines, JSON, tables and progress bars on a terminal, with control characters escaped."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
+from typing import Any
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from denoise_core.cli import escape_control
+from denoise_core.cli import escape_control, escape_json
 
 LINE_SECONDS = 10.0  # between lines on progress where there is no terminal
 
@@ -20,6 +24,19 @@ LINE_SECONDS = 10.0  # between lines on progress where there is no terminal
 def print_line(console: Console, text: str, style: str = "") -> None:
     """Print a line without wrapping it."""
     console.print(Text(escape_control(text), style=style), soft_wrap=True)
+
+
+def print_json(value: Any, indent: int | None = None) -> None:
+    """Print JSON; a terminal gets what it would obey as escapes, which mean the same."""
+    json_text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    if sys.stdout.isatty():
+        json_text = escape_json(json_text)
+    echo(json_text)
+
+
+def echo(text: str) -> None:
+    """Print a text as it is: without ``color`` a pipe would lose its escape sequences."""
+    typer.echo(text.encode("utf-8", "replace").decode(), color=True)
 
 
 def print_warnings(console: Console, warnings: Iterable[str]) -> None:

@@ -1,7 +1,6 @@
 """A denoised context as HTML: kept text plain, dropped text struck through, with scores.
 
-`fragment` is for notebooks, `render_page` for reports of many questions. Both need jinja2
-(extra ``cli``). Each passage finds its own writing direction.
+`render_page` needs jinja2 (extra ``cli``). Each passage finds its own writing direction.
 """
 
 from __future__ import annotations
@@ -155,13 +154,6 @@ def drop_note(drop: Drop) -> str:
     if drop.score is None:
         return drop.reason
     return f"{drop.reason}, score {drop.score:.3f}"
-
-
-def fragment(passages: Sequence[Passage], result: DenoiseResult) -> str:
-    """Render one result with its own styles, for a notebook's ``HTML(...)``."""
-    report_item = ReportItem(tuple(passages), result)
-    template_values = item_values([report_item])
-    return render_template("context.html", items=template_values)
 
 
 def render_page(

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 _SENTENCES = {
     "missing": "it is missing",
-    "extra_forbidden": "no such field",
+    "extra_forbidden": "no such field; /docs names those that there are",
     "same_id": "two passages have the same id",
 }
 _EXPECTED = {

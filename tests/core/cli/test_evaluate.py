@@ -145,6 +145,8 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
         ("--llm http://127.0.0.1:9/v1", "such as http://127.0.0.1:9/v1#my-model"),
         ("--right judge", "--right judge asks a model"),
         ("questions.jsonl --out questions.jsonl", "expected a folder"),
+        # A folder that is there, and in which nobody can make a file.
+        (f"{EVALUATE.removeprefix('evaluate ')} --out /proc/self", "'/proc/self/"),
     ],
 )
 def test_what_cannot_be_used_ends_in_one_line(command, arguments, message):

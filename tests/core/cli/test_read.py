@@ -63,6 +63,18 @@ def test_a_folder_gives_all_its_texts_in_order_and_says_what_it_left_out(tmp_pat
     assert "blob.bin' as text: it has a NUL byte" in warning
 
 
+def test_a_folder_may_be_a_thousand_deep(tmp_path):
+    write(tmp_path, "top.txt", "Above.")
+    folder = tmp_path
+    for _ in range(1100):
+        folder /= "f"
+        folder.mkdir()
+    write(folder, "deep.txt", "Below.")
+    assert texts_of(read_passages(str(tmp_path))) == ["Below.\n", "Above.\n"]
+    (folder / "deep.txt").unlink()
+    os.removedirs(folder)  # what pytest removes folders with is recursive
+
+
 def test_records_with_a_text_are_passages_and_any_other_json_or_csv_is_one_file(
     tmp_path,
 ):

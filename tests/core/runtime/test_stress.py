@@ -17,7 +17,7 @@ from denoise_core.augmenter.knowledge.link import find_links
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.end import ENDDenoiser
-from denoise_core.report.context import fragment
+from denoise_core.report.context import ReportItem, render_page
 from denoise_core.runtime import thread_pool
 from denoise_core.runtime.flow import run
 from denoise_core.s2a import S2ADenoiser
@@ -113,7 +113,8 @@ def denoise_nested(passages):
 
 
 def draw_page(passages):
-    return fragment(passages, BM25_END.denoise("tower1", passages))
+    result = BM25_END.denoise("tower1", passages)
+    return render_page([ReportItem(tuple(passages), result)], title="page")
 
 
 def judge_answer(passages):

@@ -47,7 +47,7 @@ RANKED = {"query": QUERY, "documents": TEXTS}
         (
             DENOISE,
             PLAIN | {"passages": [{"text": "a", "secret": 1}]},
-            "passages[0].?: no such field",
+            "passages[0].?: no such field; /docs names those that there are",
         ),
         (
             DENOISE,

@@ -64,6 +64,17 @@ def test_a_request_that_takes_all_its_time_is_finished_at_the_end():
     assert float(python_output("-c", program, *line.split())) >= 110
 
 
+def test_it_answers_to_this_machine_and_to_the_names_it_was_given():
+    program = (
+        "import uvicorn; from starlette.testclient import TestClient as Client; "
+        "from denoise_core.cli import main; uvicorn.Server.run = lambda server, "
+        "sockets: [print(Client(server.config.app, f'http://{host}').get('/livez')"
+        ".status_code) for host in ('localhost', 'a.internal', '10.1.2.3')]; main()"
+    )
+    line = "serve --host 0.0.0.0 --port 0 --name a.internal"
+    assert python_output("-c", program, *line.split()).split() == ["200", "200", "400"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -242,7 +242,8 @@ def _recommend(
     other_names = [strategy.name for strategy, _ in tied if strategy is not chosen]
     if other_names:
         reason_text += (
-            f"; cheaper than {', '.join(other_names)}, without a difference found"
+            f"; no difference was found from {', '.join(other_names)}: of these it takes "
+            "the least text, in tenths of everything, then the least work"
         )
     if chosen_row.accuracy_change is not None:
         net_change = chosen_row.accuracy_change.net
@@ -288,23 +289,16 @@ def _table_row(figures_row: StrategyFigures) -> dict[str, str]:
     )
     needed_kept = figures_row.needed_kept
     if needed_kept is not None:
-        low_percent = 100 * needed_kept.low
-        high_percent = 100 * needed_kept.high
-        interval_text = f"{low_percent:.0f}-{high_percent:.0f}"
+        interval_text = f"{100 * needed_kept.low:.0f}-{100 * needed_kept.high:.0f}"
         table_row["needed kept"] = f"{needed_kept.value:.0%} ({interval_text})"
     if figures_row.accuracy is not None:
         table_row["right"] = f"{figures_row.accuracy.value:.0%}"
     change = figures_row.accuracy_change
     if change is not None:
         net = change.net
-        harmed_count = len(change.harmed)
-        helped_count = len(change.helped)
-        table_row["hurt/help"] = f"{harmed_count}/{helped_count}"
-        low_points = 100 * net.low
-        high_points = 100 * net.high
-        net_points = 100 * net.value
-        interval_text = f"{low_points:+.0f} to {high_points:+.0f}"
-        table_row["net (95 %)"] = f"{net_points:+.0f} ({interval_text})"
+        table_row["hurt/help"] = f"{len(change.harmed)}/{len(change.helped)}"
+        interval_text = f"{100 * net.low:+.0f} to {100 * net.high:+.0f}"
+        table_row["net (95 %)"] = f"{100 * net.value:+.0f} ({interval_text})"
     if figures_row.input_tokens is not None:
         table_row["read"] = f"{figures_row.input_tokens:,.0f}"
     if figures_row.seconds is not None:
@@ -428,10 +422,9 @@ def evaluate(
             default_outcome = denoise(ready_default, index)
             default_outcomes.append(default_outcome)
     mean_tokens, question_budget = _token_budgets(default_outcomes, cases.cases)
-    ready_strategies = []
-    for strategy in selected:
-        ready_strategy = strategy.with_denoiser(question_budget, llm)
-        ready_strategies.append(ready_strategy)
+    ready_strategies = [
+        strategy.with_denoiser(question_budget, llm) for strategy in selected
+    ]
     outcomes: dict[str, list[QuestionOutcome]] = defaultdict(list)
     # Question by question, so that a budget that ends early leaves pairs to compare.
     for index in range(len(cases.cases)):
@@ -486,10 +479,7 @@ def _summarize(
         names = [strategy.name for strategy, _ in ranked]
         comparison = compare_best(measure, names, outcomes)
         comparisons.append(comparison)
-        candidates = []
-        for strategy, figures_row in ranked:
-            if strategy.can_be_saved:
-                candidates.append((strategy, figures_row))
+        candidates = [pair for pair in ranked if pair[0].can_be_saved]
         if candidates and recommendation is None:
             recommendation = _recommend(measure, candidates, outcomes)
     figures = tuple(figures_row for _, figures_row in measured)

@@ -99,8 +99,8 @@ def denoiser_from_setting(
     if kind == "s2a":
         if llm is None:
             raise InputError(
-                "this setting asks a model: pass llm=, or name one with --llm, such as "
-                "http://localhost:8000/v1#name"
+                "this setting asks a model: pass llm= in Python, or name one with --llm "
+                "of 'rag-denoise run', such as http://localhost:8000/v1#name"
             )
         s2a_variant = setting.get("variant", "select")
         return S2ADenoiser(llm, variant=s2a_variant)
