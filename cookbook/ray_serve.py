@@ -5,7 +5,7 @@
 
 Each replica is a whole service, with a model, batches and readings of passages of its own. A request goes
 to the replica with the fewest, not to the one that has read its passages before: where passages come again, give
-`default_denoiser` a ``folder`` that all nodes see. ``/metrics`` is that of the replica that answers.
+`default_denoiser` a ``cache_folder`` that all nodes see. ``/metrics`` is that of the replica that answers.
 """
 
 from fastapi import FastAPI
