@@ -19,7 +19,7 @@ TEXT = st.text(
 
 
 def draw_page(passages, result):
-    return render_page([ReportItem(tuple(passages), result)], title="page")
+    return render_page([ReportItem(passages, result)], title="page")
 
 
 @given(st.lists(TEXT, max_size=4), st.data())

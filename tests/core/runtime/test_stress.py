@@ -114,7 +114,7 @@ def denoise_nested(passages):
 
 def draw_page(passages):
     result = BM25_END.denoise("tower1", passages)
-    return render_page([ReportItem(tuple(passages), result)], title="page")
+    return render_page([ReportItem(passages, result)], title="page")
 
 
 def judge_answer(passages):
