@@ -63,7 +63,8 @@ def test_what_does_not_fit_is_counted():
 
 def test_dropped_text_says_so_without_its_looks():
     passages = (Passage("Kept.", "a"), Passage("Gone.", "b"))
-    result = DenoiseResult("q", passages[:1], (Drop(Span("b", 0, 5), "noise", 0.25),))
+    drop = Drop(Span("b", 0, 5), "noise", 0.25)
+    result = DenoiseResult("q", passages[:1], (drop,))
     html = render_page([ReportItem(passages, result)], title="page")
     assert re.search(
         r'\[dropped: </span><del[^>]*>Gone\.</del><span class="sr"> noise, score 0\.250\]',

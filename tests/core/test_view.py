@@ -34,7 +34,6 @@ def test_pieces_tile_every_passage(texts, data):
     result = DenoiseResult("q", tuple(kept), tuple(dropped))
     for p in passages:
         assert "".join(piece.text for piece in mark_pieces([p], result)[0]) == p.text
-    assert draw_page(passages, result)
 
 
 def test_scores_and_reasons_are_shown_and_text_is_escaped():

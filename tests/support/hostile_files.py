@@ -255,8 +255,8 @@ def read_all(folder):
         except InputError:
             continue
         if passages:
-            result = denoiser.denoise("Which tower?", passages)
-            render_page([ReportItem(passages, result)], title="files")
+            item = ReportItem(passages, denoiser.denoise("Which tower?", passages))
+            render_page([item], title="files")
     report = {"files": file_count, "megabytes": _most_megabytes() - before}
     report["loaded"] = _load_models(path for path in folder.iterdir() if path.is_dir())
     return {"events": events, **report}

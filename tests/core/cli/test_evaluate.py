@@ -140,13 +140,12 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
         ("questions.jsonl --columns question", "expected OURS=YOURS"),
         ("--columns question=query", "goes with questions of your own"),
         ("runs", "cannot be read"),
-        ("missing.jsonl", "cannot be read"),
         ("--s2a select", "name one with --llm"),
         ("--llm http://127.0.0.1:9/v1", "such as http://127.0.0.1:9/v1#my-model"),
         ("--right judge", "--right judge asks a model"),
         ("questions.jsonl --out questions.jsonl", "expected a folder"),
         # A folder that is there, and in which nobody can make a file.
-        (f"{EVALUATE.removeprefix('evaluate ')} --out /proc/self", "'/proc/self/"),
+        ("--out /proc/self", "'/proc/self/"),
     ],
 )
 def test_what_cannot_be_used_ends_in_one_line(command, arguments, message):

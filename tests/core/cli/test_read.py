@@ -64,13 +64,13 @@ def test_a_folder_gives_all_its_texts_in_order_and_says_what_it_left_out(tmp_pat
 
 
 def test_a_folder_may_be_a_thousand_deep(tmp_path):
-    write(tmp_path, "top.txt", "Above.")
+    (tmp_path / "top.txt").touch()
     folder = tmp_path
     for _ in range(1100):
         folder /= "f"
         folder.mkdir()
     write(folder, "deep.txt", "Below.")
-    assert texts_of(read_passages(str(tmp_path))) == ["Below.\n", "Above.\n"]
+    assert texts_of(read_passages(str(tmp_path))) == ["Below.\n"]
     (folder / "deep.txt").unlink()
     os.removedirs(folder)  # what pytest removes folders with is recursive
 

@@ -113,8 +113,8 @@ def denoise_nested(passages):
 
 
 def draw_page(passages):
-    result = BM25_END.denoise("tower1", passages)
-    return render_page([ReportItem(passages, result)], title="page")
+    item = ReportItem(passages, BM25_END.denoise("tower1", passages))
+    return render_page([item], title="page")
 
 
 def judge_answer(passages):

@@ -59,11 +59,6 @@ RANKED = {"query": QUERY, "documents": TEXTS}
             PLAIN | {"query": "a" * (MAX_QUESTION_CHARACTERS + 1)},
             "query: expected at most 10,000 characters",
         ),
-        (
-            "/v1/check",
-            {"question": "a" * 900_000, "answer": "a", "passages": ["a"]},
-            "question: expected at most 10,000 characters",
-        ),
         ("/v1/rerank", RANKED | {"top_n": -1}, "top_n: expected 0 or more"),
         ("/v1/rerank", RANKED | {"top_n": "many"}, "top_n: expected a whole number"),
     ],
