@@ -103,9 +103,9 @@ class KeepRule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TopFraction:
-    """The best ``fraction`` of the chunks, between 0 and 1, rounded up.
+    """The best ``fraction`` of the scored chunks, between 0 and 1, rounded up.
 
-    The paper keeps 0.3.
+    The paper keeps 0.3. Headings and markup are not scored and do not count.
     """
 
     fraction: float
@@ -120,7 +120,8 @@ class TopFraction:
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
         """The `fraction_count` best chunks."""
-        return top_k_mask(scores, fraction_count(self.fraction, len(scores)))
+        scored_count = np.count_nonzero(scores > -np.inf)
+        return top_k_mask(scores, fraction_count(self.fraction, scored_count))
 
     def reason(self) -> str:
         """Why the other chunks are dropped."""

@@ -242,8 +242,8 @@ def _recommend(
     other_names = [strategy.name for strategy, _ in tied if strategy is not chosen]
     if other_names:
         reason_text += (
-            f"; no difference was found from {', '.join(other_names)}: of these it takes "
-            "the least text, in tenths of everything, then the least work"
+            f"; no difference was found from {', '.join(other_names)}: of these it keeps "
+            "the least text, give or take a tenth of everything, then does the least work"
         )
     if chosen_row.accuracy_change is not None:
         net_change = chosen_row.accuracy_change.net
