@@ -311,7 +311,8 @@ class _AnswerReader:
             is_reached = begun_count > ended_count
             is_fence = line.startswith(("```", "~~~"))
             cited_ranges = self._find_citations(line)
-            text = blank_ranges(line, cited_ranges)
+            uncited_line = blank_ranges(line, cited_ranges)
+            text = self._blank_tags(uncited_line)
             if not _has_word(text) or is_reached or is_fence:
                 continue
             kind: UnitKind = "sentence"
@@ -480,7 +481,8 @@ class _AnswerReader:
             for unit in units:
                 kind: UnitKind = unit.kind if is_claim else "talk"
                 unit_text = _decode_escapes(unit.text)
-                yield replace(unit, kind=kind, text=unit_text, label=label)
+                full_label = (*unit.label, *label)
+                yield replace(unit, kind=kind, text=unit_text, label=full_label)
             previous_end = end
 
     def _is_about_reply(self, key: str) -> bool:

@@ -98,6 +98,8 @@ def inline_text(
     block_text = clean_text[start:end]
     blank_text = re.sub(r"[^\n]", " ", block_text)
     characters = list(blank_text)
+    # The parser gives code over a line break with a blank there.
+    unbroken_text = block_text.replace("\n", " ")
     offset = link_start = start
     for child in token.children or ():
         if child.type == "link_open":
@@ -114,14 +116,14 @@ def inline_text(
             raw_text = child.markup
         if not raw_text:
             continue
-        position = clean_text.find(raw_text, offset, end)
-        if position >= 0:
+        unbroken_raw_text = raw_text.replace("\n", " ")
+        first = unbroken_text.find(unbroken_raw_text, offset - start)
+        if first >= 0:
             raw_length = len(raw_text)
-            offset = position + raw_length
+            last = first + raw_length
+            offset = start + last
             cut_text = child.content[:raw_length]
             visible_text = cut_text.ljust(raw_length)
-            first = position - start
-            last = offset - start
             characters[first:last] = visible_text
     return "".join(characters)
 
@@ -142,24 +144,16 @@ def _skip_destination(text: str, position: int, end: int) -> int:
 def table_cells(clean_text: str, start: int, end: int) -> Iterator[Range]:
     """The cells of a table row, between bars that no backslash escapes."""
     row_text = clean_text[start:end].rstrip()
-    end = start + len(row_text)
-    bars = []
+    edges = [start - 1]
     for match in re.finditer(r"(?<!\\)\|", row_text):
-        row_position = match.start()
-        bar_position = start + row_position
-        bars.append(bar_position)
-    edges = [start - 1, *bars, end]
-    if bars:
-        first_bar = bars[0]
-        last_bar = bars[-1]
-        text_before = clean_text[start:first_bar]
-        if not text_before.strip():
-            edges = edges[1:]
-        if last_bar == end - 1:
-            edges = edges[:-1]
-    for left_edge, right_edge in itertools.pairwise(edges):
-        cell_start = left_edge + 1
-        yield trim_range(clean_text, cell_start, right_edge)
+        edges.append(start + match.start())
+    edges.append(start + len(row_text))
+    last = len(edges) - 2
+    for number, (left_edge, right_edge) in enumerate(itertools.pairwise(edges)):
+        cell_start, cell_end = trim_range(clean_text, left_edge + 1, right_edge)
+        is_outside = last > 0 and number in (0, last)
+        if cell_start < cell_end or not is_outside:
+            yield cell_start, cell_end
 
 
 def trim_range(text: str, start: int, end: int) -> Range:

@@ -97,6 +97,8 @@ FORMS = [
     '{{"{}": "{}", "b": {{"c": ["{}"]}}}}',
     '```json\n{{"score": "{}", "a": "{}. {}"}}\n```',
     "Term\n: {}\n\n[^1]: {}\n\n{}",
+    "Run `{} with\n{}` now. {}",  # code over a line break was judged by nobody
+    "![{}\n{}](http://x.y/z) {}",
 ]
 
 
@@ -184,6 +186,7 @@ def test_reasoning_is_not_what_is_sent():
         ("Write `<think>`. It was 1925.", ["Write <think>.", "It was 1925."]),
         ("It is <not> in Paris.", ["It is <not> in Paris."]),
         ("<td>It is in Paris.</td>", ["It is in Paris."]),
+        ("<p>\n\nIt is in Paris.\n</p>", ["It is in Paris."]),
         ("It is in Paris <since 1925>.", ["It is in Paris <since 1925>."]),
         ("| a <branch> |\n|---|\n| b<br>c |", ["a <branch>", "a <branch>: b c"]),
         ('It is <b class="x">in</B><BR/>Paris.', ["It is in Paris."]),
@@ -207,6 +210,12 @@ def test_yes_and_no_are_claims_with_their_question():
         ("sentence", "It was completed in 1889."),
     ]
     assert kinds("No, it was 1889.", question)[0][0] == "polarity"
+    fields = '{"answer": "No", "year": "1889"}'
+    assert kinds(fields, question) == [
+        ("polarity", "Was the tower completed in 1890? answer: No"),
+        ("field", "year: 1889"),
+    ]
+    assert parse_answer(fields, question).units[0].shown_text == "No"
     assert kinds("Yes, it was.")[0][0] == "sentence"
     for answer in ("In 1889. No, in 1890.", "No single ship sank."):
         assert kinds(answer, question)[-1][0] == "sentence"
