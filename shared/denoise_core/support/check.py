@@ -150,7 +150,7 @@ def _judge_answer(
     citations = find_citations(answer, passages, provided, is_numbered=is_numbered)
     if not citations or not verdict.claims:
         return verdict
-    return _check_citations(verdict, citations, len(answer), EvidenceIndex(passages))
+    return _check_citations(verdict, citations, answer, EvidenceIndex(passages))
 
 
 def _is_left_to_judge(
@@ -316,7 +316,9 @@ def _compare_claim(
     claim_terms = content_terms(claim.full_text, evidence.language)
     question_terms = content_terms(question, evidence.language)
     new_terms = claim_terms - question_terms
-    term_share, label = evidence.closest_sentence(new_terms or claim_terms)
+    term_share, label = evidence.closest_sentence(
+        new_terms or claim_terms, other_terms=claim_terms
+    )
     quote = evidence.evidence.quote(label, "nearest")
     quotes: tuple[Quote, ...] = ()
     reasons = [_NOTHING_CLOSE]
@@ -350,23 +352,34 @@ def _compare_claim(
 def _check_citations(
     verdict: AnswerVerdict,
     citations: Sequence[Citation],
-    answer_length: int,
+    answer: str,
     evidence: EvidenceIndex,
 ) -> AnswerVerdict:
     """Refute claims whose citations do not support them.
 
     A citation fails when its passage was not given, or when another passage has the
-    claim.
+    claim. One between two units is the first one's, but at the beginning of a line, or
+    where the next unit in the line is from what it cites, the next one's.
     """
     units = list(verdict.units)
-    next_starts = [unit.start for unit in units[1:]]
-    next_starts.append(answer_length)
+    first = 0
     for number, unit in enumerate(verdict.units):
-        citations_end = max(next_starts[number], unit.end)
+        end = len(answer)
+        next_ids: list[str] = []
+        if number + 1 < len(units):
+            next_unit = units[number + 1]
+            end = max(next_unit.start, unit.end)
+            last_break = answer.rfind("\n", unit.end, end)
+            if last_break >= 0:
+                end = last_break + 1
+            else:
+                next_ids = [quote.span.passage_id for quote in next_unit.quotes]
         own_citations = []
         for citation in citations:
-            if unit.start < citation.end and citation.start < citations_end:
+            is_next = citation.start >= unit.end and set(next_ids) & set(citation.ids)
+            if first < citation.end and citation.start < end and not is_next:
                 own_citations.append(citation)
+        first = end
         if own_citations and unit.is_claim and unit.supported is not False:
             units[number] = _check_claim_citations(unit, own_citations, evidence)
     if verdict.outcome == "fail" or units == list(verdict.units):

@@ -79,25 +79,22 @@ def find_citations(
         ids: dict[str, None] = {}
         unknown_names = []
         labels: list[str] = []
-        is_citation = True
         bracket = match[0]
         for name in cited_names(bracket):
             resolved_name = resolver.resolve_name(name)
             if resolved_name is None:
-                is_citation = False
                 break
             cited_ids, other_names = resolved_name
             ids |= dict.fromkeys(cited_ids)
             unknown_names += other_names
-            name_labels = named_labels(name) or (name,)
-            labels += name_labels
-        if unknown_names and _is_copied(bracket, passages):
-            is_citation = False
-        if is_citation:
-            start, end = match.span()
-            id_tuple = tuple(ids)
-            unknown_tuple = tuple(unknown_names)
-            citation = Citation(start, end, id_tuple, unknown_tuple, tuple(labels))
+            labels += named_labels(name) or (name,)
+        else:
+            if unknown_names and _is_copied(bracket, passages):
+                continue
+            all_ids = tuple(ids)
+            citation = Citation(
+                *match.span(), all_ids, tuple(unknown_names), tuple(labels)
+            )
             citations.append(citation)
     citations.sort(key=lambda citation: citation.start)
     return citations

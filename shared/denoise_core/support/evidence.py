@@ -40,31 +40,37 @@ class EvidenceIndex:
                     header_terms = terms
 
     def closest_sentence(
-        self, terms: frozenset[str], passage_ids: Collection[str] | None = None
+        self,
+        terms: frozenset[str],
+        passage_ids: Collection[str] | None = None,
+        *,
+        other_terms: frozenset[str] = frozenset(),
     ) -> tuple[float, str]:
-        """Find the sentence that shares most of the terms.
+        """Find the sentence that shares most of the terms, the first of equals.
 
         Args:
             terms: The terms of a claim.
             passage_ids: The passages to search; None for all.
+            other_terms: Terms that decide between sentences with equally many of these.
 
         Returns:
             The share of the terms, 0 to 1, that the sentence has with its header, and
             its label; "" where no sentence has any.
         """
-        most_terms = 0
+        most_terms = (0, 0)
         best_label = ""
         for label, sentence_terms in self.sentence_terms.items():
             sentence = self.evidence.sentences[label]
             if passage_ids is not None and sentence.passage_id not in passage_ids:
                 continue
             common_terms = terms & sentence_terms
-            common_count = len(common_terms)
-            if common_count > most_terms:
-                most_terms = common_count
+            common_others = other_terms & sentence_terms
+            counts = (len(common_terms), len(common_others))
+            if common_terms and counts > most_terms:
+                most_terms = counts
                 best_label = label
         term_count = max(1, len(terms))
-        shared_part = most_terms / term_count
+        shared_part = most_terms[0] / term_count
         return shared_part, best_label
 
 

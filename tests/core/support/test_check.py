@@ -87,10 +87,19 @@ def test_without_a_judge_a_number_of_another_sentence_is_no_agreement(
     assert bool(claim.quotes) == ("close" not in reason)
 
 
-def test_of_equally_close_sentences_the_first_is_shown():
-    passages = [Passage("It is red.", "a"), Passage("It is red.", "b")]
-    (claim,) = check("", "It is red.", passages).claims
-    assert claim.quotes[0].span.passage_id == "a"
+@pytest.mark.parametrize(
+    ("question", "texts", "shown"),
+    [
+        ("", ["It is red.", "It is red."], 0),
+        ("How much for France?", ["The pool has 40.", "France has 40."], 1),
+    ],
+)
+def test_of_equally_close_sentences_the_first_is_shown(question, texts, shown):
+    """Of those with what is new, the one with most of the claim: not a log's number."""
+    passages = [Passage(text, str(number)) for number, text in enumerate(texts)]
+    answer = "It is red." if not question else "For France it is 40."
+    (claim,) = check(question, answer, passages).claims
+    assert claim.quotes[0].span.passage_id == str(shown)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +110,27 @@ def test_a_citation_that_does_not_bear_a_supported_claim_is_unsupported(cites, i
     assert (verdict.supported, verdict.kind) == (False, "citation")
     assert verdict.claims[0].differences[-1].source_text == instead
     assert said("The tower was completed in 1889 [tower].", judge=Quoting()).passed
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ("[1] The tower is red.\n\n[2] The bridge is blue.", ""),
+        ("- [1] The tower is red.\n- [2] The bridge is blue.", ""),
+        ("The tower is red. [2] says that the bridge is blue.", ""),
+        ("The tower is red.\n[1]\n\nThe bridge is blue. [2]", ""),
+        ("The tower is red. [2]\nThe bridge is blue.", "citation"),
+        ("[2] The tower is red.\n[2] The bridge is blue.", "citation"),
+        ("The tower is red.\n[2]\nThe bridge is blue.", "citation"),
+        ("The tower is red.\n\nThe bridge is blue.\n\n[9]", "citation"),
+    ],
+)
+def test_a_citation_before_a_sentence_is_not_that_of_the_one_before(answer, kind):
+    """`[2]` at the beginning of a line refuted the right sentence above it."""
+    passages = [Passage("The tower is red.", "a"), Passage("The bridge is blue.", "b")]
+    judge = replying("1 supported 1.1\n2 supported 2.1\nanswers")
+    verdict = check("What is so?", answer, passages, judge=judge)
+    assert (verdict.kind, verdict.passed) == (kind, not kind)
 
 
 class Quoting(FlowJudge):
