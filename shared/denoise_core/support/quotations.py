@@ -42,6 +42,7 @@ _CLOSING_MARKS = {
     "“": "”",
     "„": "“”",
     "«": "»",
+    "»": "«",
     "‘": "’",
     "「": "」",
     "『": "』",
@@ -138,8 +139,7 @@ def _quoted_ranges(text: str) -> Iterator[Range]:
     while position < len(text):
         end = _closing_position(text, position)
         if end:
-            quoted_start = position + 1
-            yield quoted_start, end
+            yield trim_range(text, position + 1, end)
             position = end
         position += 1
 
@@ -174,15 +174,17 @@ def _closing_position(text: str, position: int) -> int:
     closing_marks = _CLOSING_MARKS.get(opening_mark, "")
     before = text[position - 1 : position]
     after = text[position + 1 : position + 2]
-    if not closing_marks or _is_spaced_letter(before) or not after.strip():
+    is_french = opening_mark == "«"  # with blanks inside
+    is_opening = is_french or bool(after.strip())
+    if not closing_marks or _is_spaced_letter(before) or not is_opening:
         return 0
     limit = min(position + _MAX_CHARACTERS, len(text))
     paragraph_end = text.find("\n\n", position, limit)
     if paragraph_end < 0:
         paragraph_end = limit
     for end in range(position + 1, paragraph_end):
-        is_closing = text[end] in closing_marks and not text[end - 1].isspace()
-        if not is_closing:
+        is_after_blank = text[end - 1].isspace() and not is_french
+        if text[end] not in closing_marks or is_after_blank:
             continue
         next_character = text[end + 1 : end + 2]
         if not _is_spaced_letter(next_character):

@@ -36,6 +36,9 @@ def statuses(answer, passages=PASSAGES):
         ('It says **"the Eiffel Tower in Paris"** [2].', "misattributed"),
         ("„was completed in 1889“", "verbatim"),
         ("«three floors, not two»", "verbatim"),
+        ("« three floors, not two »", "verbatim"),
+        ("«\u202fthree floors, not six\u202f»", "nowhere"),
+        ("»three floors, not two«", "verbatim"),
         ("“three floors [1], not two”", "verbatim"),
         ("‘The bridge was well-known’", "verbatim"),
         ("“cost 5.5 % more”", "verbatim"),
@@ -85,6 +88,7 @@ def test_a_table_in_a_block_quote_shifts_no_quotation_behind_it():
         "The workers' tower and the dogs’ tower’s top.",
         "It was finished in 1889 [1].",
         'He said "nothing that ends',
+        "Of «A» and what is said of «B» here.",
     ],
 )
 def test_what_is_no_quotation(answer):
