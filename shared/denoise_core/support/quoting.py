@@ -9,8 +9,9 @@ without a label, is never supported. `VERSION` changes with every word of the pr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, expect_llm
@@ -45,6 +46,7 @@ from denoise_core.text.delimit import (
     wrap_in_envelope,
 )
 from denoise_core.text.facts import Difference, find_differences
+from denoise_core.text.lexemes import tokenize_text
 from denoise_core.types import Message, Passage, type_name
 
 VERSION = 2
@@ -84,6 +86,8 @@ _LONG = "The answer is long. "
 _PART = "Now judge only the units "
 _NUMERAL = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 MAX_UNITS = 40  # of one call
+_COUNT_CHARACTERS = 40  # at the beginning of a unit that is counted
+_COUNT_MARKS = ":;.)]"  # behind its number
 _MISSING_REASON = "the judge's reply says nothing of it"
 _REASONS = {
     "contradicted": "the evidence says otherwise",
@@ -99,8 +103,9 @@ class LLMJudge(FlowJudge):
     sentences or their header have each of the unit's numbers and dates; else it is
     unknown (``unproven``, ``differs``). Names that are neither there nor in the question
     are listed in ``differences``. Of an inferred unit nothing is compared: no sentence
-    has the result of counting or arithmetic. Units without a readable line are asked for once more, then they
-    are ``not_judged``; so is a missing last line, then the answer is unknown
+    has the result of counting or arithmetic, or the 2 by which an answer counts its own
+    "Step 2:". Units without a readable line are asked for once more, then they are
+    ``not_judged``; so is a missing last line, then the answer is unknown
     (``answer_not_judged``). Answers of more than `MAX_UNITS` units take several calls.
 
     Args:
@@ -262,7 +267,7 @@ def combine_replies(
 ) -> AnswerVerdict:
     """The verdict on an answer from what could be read of the replies about it."""
     unit_verdicts = []
-    for number, unit in enumerate(units, 1):
+    for number, unit in enumerate(_uncounted_units(units), 1):
         line = replies.lines.get(number)
         unit_verdict = judge_unit(question, answer, unit, line, evidence)
         unit_verdicts.append(unit_verdict)
@@ -281,6 +286,26 @@ def combine_replies(
         reason = f"{verdict.reason}: {answering_text!r}"
         return replace(verdict, reason=reason)
     return verdict
+
+
+def _uncounted_units(units: Sequence[AnswerUnit]) -> Iterator[AnswerUnit]:
+    """The units without the number that only counts them, as in "Step 2: Press."
+
+    It is 1, or 1 more than that behind the same words before. No passage says it.
+    """
+    next_beginnings: set[str] = set()
+    for unit in units:
+        first_lexemes = list(tokenize_text(unit.text[:_COUNT_CHARACTERS]))
+        for lexeme, mark in pairwise(first_lexemes):
+            if lexeme.kind != "number":
+                continue
+            words, beginning = unit.text[: lexeme.start], unit.text[: lexeme.end]
+            is_next = lexeme.text == "1" or beginning in next_beginnings
+            if is_next and mark.text in _COUNT_MARKS:
+                next_beginnings.add(f"{words}{int(lexeme.text) + 1}")
+                unit = replace(unit, text=unit.text[lexeme.end :])
+            break
+        yield unit
 
 
 def judge_unit(
@@ -343,30 +368,32 @@ def _prove_supported(
         reason = "the judge names no sentence of the evidence"
         return replace(verdict, kind="unproven", reason=reason)
     source_text = evidence.source_text(labels)
-    differences = []
-    for difference in find_differences(shown_text, source_text, known_text=question):
-        located_difference = locate_difference(difference, verdict.text, verdict.start)
-        differences.append(located_difference)
-    verdict = replace(verdict, differences=tuple(differences))
+    differences = find_differences(shown_text, source_text, known_text=question)
+    located = [locate_difference(d, verdict.text, verdict.start) for d in differences]
+    verdict = replace(verdict, differences=tuple(located))
     for difference in differences:
-        if _is_decisive(difference, source_text):
+        if _is_decisive(difference, shown_text, source_text):
             return replace(verdict, kind="differs", reason=str(difference))
     return replace(verdict, supported=True)
 
 
-def _is_decisive(difference: Difference, source_text: str) -> bool:
+def _is_decisive(difference: Difference, shown_text: str, source_text: str) -> bool:
     """Whether a difference outweighs the model's verdict: a date, or digits.
 
     Names differ in form, and number words and ordinals ("the two", "at first") are
     often not a quantity. Digits decide unless the source has the same numeral, alone
-    or as a cell of a row: ``28,12`` has 12.
+    or as a cell of a row: ``28,12`` has 12. A numeral counts as a whole: "v4.7.1",
+    which is read as "v4" and 7.1, is the source's 4.7.1.
     """
     if difference.kind != "number":
         return difference.kind == "date"
-    numerals = _NUMERAL.findall(difference.claimed_text)
     source_numerals = set(_NUMERAL.findall(source_text))
     source_numerals.update(re.findall(r"[0-9.]+", source_text))
-    return any(numeral not in source_numerals for numeral in numerals)
+    for match in _NUMERAL.finditer(shown_text):
+        is_claimed = difference.start < match.end() and match.start() < difference.end
+        if is_claimed and match[0] not in source_numerals:
+            return True
+    return False
 
 
 def _wrong_words(

@@ -59,6 +59,7 @@ def test_each_unit_gets_the_verdict_its_sentences_and_its_wrong_words():
 
 ROW = "player,season,matches,goals\nArvo Lindh,2018/19,28,12"
 OPENS = "It opens at 9:30 pm."
+STARTS = "version=4.7.1 with Python 3.11"
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,8 @@ OPENS = "It opens at 9:30 pm."
         (ROW, "He scored 12 goals in 2017.", "differs"),
         ("8:00 to 9:00", OPENS, "differs"),
         ("It opens early.", OPENS, "differs"),
+        (STARTS, "It runs v4.7.1.", ""),
+        (STARTS, "It runs v4.7.", "differs"),
     ],
 )
 def test_digits_and_times_decide_and_number_words_do_not(source, answer, kind):
@@ -78,6 +81,27 @@ def test_digits_and_times_decide_and_number_words_do_not(source, answer, kind):
     verdict = check("What is so?", answer, [Passage(source, "t")], judge=judge)
     assert verdict.units[0].kind == kind
     assert verdict.passed is (kind == "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kinds"),
+    [
+        ("Step 1: Open the lid. Step 2: Press the button.", ["", ""]),
+        ("Steps:\n\n(1) Open the lid\n(2) Press the button", ["", "", ""]),
+        ("| # | What |\n|-|-|\n| 1 | lid |\n| 2 | button |", ["", "", ""]),
+        ("Step 1: Open the lid. Step 3: Press the button.", ["", "differs"]),
+        ("Step 1: Open the lid. Then press 2: red.", ["", "differs"]),
+        ("Open 1 lid. Open 2 lids.", ["differs", "differs"]),
+        ("Step 1: Open 4 lids. Step 2: Press 5.", ["differs", "differs"]),
+    ],
+)
+def test_a_number_that_counts_the_answer_s_own_units_needs_no_proof(answer, kinds):
+    """The 2 of "Step 2:" made right instructions unknown: no passage had it."""
+    lines = [f"{number} supported 1.1" for number, _ in enumerate(kinds, 1)]
+    judge = replying("\n".join([*lines, "answers"]))
+    passages = [Passage("Open the lid, then press the red button.", "a")]
+    verdict = check("How?", answer, passages, judge=judge)
+    assert [unit.kind for unit in verdict.units] == kinds
 
 
 @pytest.mark.parametrize(
