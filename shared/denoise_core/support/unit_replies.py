@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal, TypeAlias, get_args
 
 from denoise_core.errors import UnparsableReply
@@ -117,7 +118,7 @@ def read_unit_replies(reply_text: str, numbers: Sequence[int]) -> UnitReplies:
                 if number in numbers:
                     unit_line = UnitLine(name, labels, words)
                     replies.add_line(number, unit_line)
-        elif name in _ANSWER_KINDS and not unit_numbers:
+        elif name in _ANSWER_KINDS and set(numbers).isdisjoint(unit_numbers):
             replies.add_answer_kind(name, labels)
     return replies
 
@@ -136,29 +137,25 @@ def _scan_line(
             kind = "words"
         if text not in _FILLERS:
             tokens.append((kind, text))
-    name_start = 0
-    while name_start < len(tokens) and tokens[name_start][0] == "labels":
-        name_start += 1
-    name_end = name_start
-    while name_end < len(tokens) and tokens[name_end][0] == "word":
-        name_end += 1
-    name_words = [text for _, text in tokens[name_start:name_end]]
-    name = "_".join(name_words)
+    number_tokens = list(takewhile(lambda token: token[0] == "labels", tokens))
+    named_tokens = tokens[len(number_tokens) :]
+    name_tokens = list(takewhile(lambda token: token[0] == "word", named_tokens))
+    details = named_tokens[len(name_tokens) :]
+    name = "_".join(text for _, text in name_tokens)
     name = _SYNONYMS.get(name, name)
-    details = tokens[name_end:]
     detail_kinds = {kind for kind, _ in details}
     if name not in _VERDICTS and name not in _ANSWER_KINDS:
         return None
     allowed_kinds = _DETAIL_KINDS.get(name, detail_kinds)
     if not detail_kinds <= allowed_kinds:
         return None
-    numbers = _expand_labels(tokens[:name_start])
+    numbers = _expand_labels(number_tokens)
     if not all(map(str.isdecimal, numbers)):
         return None
     detail_labels = _expand_labels(details)
     labels = tuple(label for label in detail_labels if "." in label)
-    quoted_words = [text for kind, text in details if kind == "words"]
-    words = quoted_words[0] if quoted_words else ""
+    quoted_words = (text for kind, text in details if kind == "words")
+    words = next(quoted_words, "")
     return list(map(int, numbers)), name, labels, words
 
 

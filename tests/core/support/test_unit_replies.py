@@ -100,6 +100,7 @@ def test_of_two_lines_the_worse_counts_and_several_units_may_share_one():
         ("wrongly_abstains 1.3", "wrongly_abstains", ("1.3",)),
         ("the answer answers", "", ()),
         ("1 answers", "", ()),
+        ("2. answers", "answers", ()),
     ],
 )
 def test_the_last_line(text, kind, labels):
