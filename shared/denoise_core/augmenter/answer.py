@@ -172,8 +172,8 @@ def finish_answer(
             is_abstaining = stop_reason in _ABSTAINING_REASONS
             if outcome is not Outcome.UNKNOWN or is_abstaining:
                 outcome = Outcome.ABSTAINED
-        if not text.strip() and best.fields is None:
-            text = NO_ANSWER.format(why="the model wrote nothing")
+        elif not best.text_without_reasoning and best.fields is None:
+            text = NO_ANSWER.format(why="the model wrote no answer")
     citations: tuple[Passage, ...] = ()
     if best is not None and text == best.candidate:
         citations = cited_passages(best)

@@ -47,6 +47,7 @@ class Lenient:
     [
         ("", Outcome.FAILED),
         ("  \n", Outcome.FAILED),
+        ("<think>In 18", Outcome.FAILED),
         ("[1]", Outcome.FAILED),
         ("\u200b", Outcome.FAILED),
         ('{"answered": false}', Outcome.ABSTAINED),
@@ -62,8 +63,8 @@ def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft, ou
         assert answer.outcome is outcome
         assert answer.memory.attempts[0].verdict.reasons
         expected = draft
-        if not draft.strip():
-            expected = "No answer can be given: the model wrote nothing."
+        if draft[:1] in "< ":
+            expected = "No answer can be given: the model wrote no answer."
             assert answer.verdict is None
         assert answer.text == expected
 

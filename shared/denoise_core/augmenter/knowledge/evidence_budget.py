@@ -40,26 +40,20 @@ def truncate_to_budget(
     budget = TokenBudget(tokens)
     for passage in passages:
         text = passage.text_with_header
-        has_room = budget.try_add(text)
-        if has_room:
+        if budget.try_add(text):
             kept.append(passage)
             continue
         part = None
         left_out = passage.source_spans
-        passage_tokens = estimate_tokens(text)
-        budget_quarter = tokens // 4
         remaining_tokens = budget.remaining_tokens
-        if passage_tokens > budget_quarter:
+        if estimate_tokens(text) > tokens // 4:
             part, left_out = _best_windows(passage, remaining_tokens, topic)
         if part is not None:
             kept.append(part)
-            part_text = part.text_with_header
-            part_tokens = estimate_tokens(part_text)
-            spent_tokens = min(remaining_tokens, part_tokens)
-            budget.try_spend(spent_tokens)
+            part_tokens = estimate_tokens(part.text_with_header)
+            budget.try_spend(min(remaining_tokens, part_tokens))
         drops += [Drop(span, OVER_BUDGET) for span in left_out]
-    kept_passages = tuple(kept)
-    return kept_passages, tuple(drops)
+    return tuple(kept), tuple(drops)
 
 
 def count_tokens(passages: Sequence[Passage]) -> int:
@@ -78,8 +72,7 @@ def blank_over_budget(
     most words with ``topic`` keep their text, the earlier first among equals, and a text
     that is there already is the last to keep it.
     """
-    evidence_tokens = count_tokens(passages)
-    if evidence_tokens <= tokens:
+    if count_tokens(passages) <= tokens:
         return tuple(passages)
     texts = [passage.text_with_header for passage in passages]
     ranked_indexes = _order_by_shared_words(texts, topic)
@@ -104,13 +97,9 @@ def _order_by_shared_words(texts: Sequence[str], topic: str) -> list[int]:
     topic_words = frozenset(content_words(topic))
     shared_counts = []
     for text in texts:
-        text_words = content_words(text)
-        shared_words = topic_words.intersection(text_words)
-        shared_count = len(shared_words)
-        shared_counts.append(shared_count)
-    text_count = len(texts)
-    text_indexes = range(text_count)
-    return sorted(text_indexes, key=lambda index: -shared_counts[index])
+        shared_words = topic_words.intersection(content_words(text))
+        shared_counts.append(len(shared_words))
+    return sorted(range(len(texts)), key=lambda index: -shared_counts[index])
 
 
 def _best_windows(
@@ -124,17 +113,11 @@ def _best_windows(
     """
     split_windows = sentence_chunker(_WINDOW_CHARACTERS)
     spans = split_windows(passage)
-    passage_text = passage.text
-    window_texts = [passage_text[span.start : span.end] for span in spans]
-    header_tokens = estimate_tokens(passage.header)
-    window_tokens = tokens - header_tokens
-    budget = TokenBudget(window_tokens)
+    window_texts = [passage.text[span.start : span.end] for span in spans]
+    budget = TokenBudget(tokens - estimate_tokens(passage.header))
     kept_indexes = set()
-    ranked_indexes = _order_by_shared_words(window_texts, topic)
-    for index in ranked_indexes:
-        window_text = window_texts[index]
-        has_room = budget.try_add(window_text)
-        if not has_room:
+    for index in _order_by_shared_words(window_texts, topic):
+        if not budget.try_add(window_texts[index]):
             break
         kept_indexes.add(index)
     kept_windows = [spans[index] for index in kept_indexes]
@@ -143,8 +126,7 @@ def _best_windows(
         return None, passage.source_spans
     if passage.is_rewritten:
         # Its text is no longer the characters of its spans: none can be left out.
-        whole_spans = passage.source_spans
-        return replace(part, spans=whole_spans, is_rewritten=True), ()
+        return replace(part, spans=passage.source_spans, is_rewritten=True), ()
     source_map = SourceMap(passage)
     kept_spans: list[Span] = []
     for span in part.source_spans:
@@ -165,12 +147,10 @@ def restore_dropped(memory: WorkingMemory, count: int) -> WorkingMemory:
     becomes a separate passage.
     """
     ranked_drops = sorted(memory.dropped, key=_drop_score, reverse=True)
-    best_drops = ranked_drops[:count]
     evidence = memory.evidence
-    for drop in best_drops:
+    for drop in ranked_drops[:count]:
         evidence = _restore_range(memory.retrieved, evidence, drop)
-    other_drops = ranked_drops[count:]
-    still_dropped = tuple(other_drops)
+    still_dropped = tuple(ranked_drops[count:])
     return replace(memory, evidence=evidence, dropped=still_dropped)
 
 
@@ -191,18 +171,12 @@ def _restore_range(
     for index, passage in enumerate(evidence):
         is_source = passage.id == passage_id
         if is_source and not passage.is_rewritten:
-            kept_spans = passage.source_spans
-            spans = (*kept_spans, drop.span)
+            spans = (*passage.source_spans, drop.span)
             completed = extract_spans(source, spans) or passage
-            passages_before = evidence[:index]
-            passages_after = evidence[index + 1 :]
-            return (*passages_before, completed, *passages_after)
+            return (*evidence[:index], completed, *evidence[index + 1 :])
     restored = extract_spans(source, (drop.span,))
     if restored is None:
         return evidence
-    all_ids = [passage.id for passage in evidence]
-    all_ids.append(restored.id)
-    distinct_ids = unique_ids(all_ids)
-    new_id = distinct_ids[-1]
-    renamed_passage = replace(restored, id=new_id)
-    return (*evidence, renamed_passage)
+    ids = [passage.id for passage in evidence]
+    *_, new_id = unique_ids([*ids, restored.id])
+    return (*evidence, replace(restored, id=new_id))
