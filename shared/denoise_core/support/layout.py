@@ -138,7 +138,7 @@ def _skip_destination(text: str, position: int, end: int) -> int:
     if not text.startswith("(", position):
         return position
     destination = parseLinkDestination(text, position + 1, end)
-    return destination.pos
+    return max(position, destination.pos)  # 0 of an empty one
 
 
 def table_cells(clean_text: str, start: int, end: int) -> Iterator[Range]:

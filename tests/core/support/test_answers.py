@@ -99,6 +99,7 @@ FORMS = [
     "Term\n: {}\n\n[^1]: {}\n\n{}",
     "Run `{} with\n{}` now. {}",  # code over a line break was judged by nobody
     "![{}\n{}](http://x.y/z) {}",
+    "{}\n\n[{}]() {}",
 ]
 
 
