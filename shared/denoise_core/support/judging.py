@@ -35,6 +35,13 @@ ABSTENTION_REASON = "the answer says that it does not know"
 WRONG_ABSTENTION = "wrong_abstention"
 ANSWER_NOT_JUDGED = "answer_not_judged"
 _INVALID_SCORE = "invalid_score"
+_UNKNOWN_FIELDS: Mapping[str, object] = {  # of a verdict whose score is not a number
+    "supported": None,
+    "answers_question": None,
+    "score": 0.0,
+    "kind": _INVALID_SCORE,
+    "reason": "the judge's score is not a number",
+}
 # Kinds of an answer or a unit with which no share of supported claims passes.
 _NEVER_PASSING_KINDS = frozenset(
     (CONTRADICTED, CITATION, ANSWER_NOT_JUDGED, _INVALID_SCORE)
@@ -239,12 +246,9 @@ class AnswerVerdict:
 
     def __post_init__(self) -> None:
         if isinstance(self.score, float) and math.isnan(self.score):
-            # The class is frozen: its fields can only be set so.
-            object.__setattr__(self, "supported", None)
-            object.__setattr__(self, "answers_question", None)
-            object.__setattr__(self, "score", 0.0)
-            object.__setattr__(self, "kind", _INVALID_SCORE)
-            object.__setattr__(self, "reason", "the judge's score is not a number")
+            for name, value in _UNKNOWN_FIELDS.items():
+                # The class is frozen: its fields can only be set so.
+                object.__setattr__(self, name, value)
         for name in ("score", "threshold"):
             value = getattr(self, name)
             is_number = isinstance(value, (int, float))

@@ -175,8 +175,9 @@ def _closing_position(text: str, position: int) -> int:
     before = text[position - 1 : position]
     after = text[position + 1 : position + 2]
     is_french = opening_mark == "«"  # with blanks inside
-    is_opening = is_french or bool(after.strip())
-    if not closing_marks or _is_spaced_letter(before) or not is_opening:
+    if not closing_marks or _is_spaced_letter(before):
+        return 0
+    if not after.strip() and not is_french:
         return 0
     limit = min(position + _MAX_CHARACTERS, len(text))
     paragraph_end = text.find("\n\n", position, limit)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, expect_llm
@@ -87,7 +86,7 @@ _PART = "Now judge only the units "
 _NUMERAL = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 MAX_UNITS = 40  # of one call
 _COUNT_CHARACTERS = 40  # at the beginning of a unit that is counted
-_COUNT_MARKS = ":;.)]"  # behind its number
+_COUNT_MARKS = (":", ";", ")", "]", " - ")  # behind its number
 _MISSING_REASON = "the judge's reply says nothing of it"
 _REASONS = {
     "contradicted": "the evidence says otherwise",
@@ -295,15 +294,16 @@ def _uncounted_units(units: Sequence[AnswerUnit]) -> Iterator[AnswerUnit]:
     """
     next_beginnings: set[str] = set()
     for unit in units:
-        first_lexemes = list(tokenize_text(unit.text[:_COUNT_CHARACTERS]))
-        for lexeme, mark in pairwise(first_lexemes):
+        for lexeme in tokenize_text(unit.text[:_COUNT_CHARACTERS]):
             if lexeme.kind != "number":
                 continue
-            words, beginning = unit.text[: lexeme.start], unit.text[: lexeme.end]
+            words = unit.text[: lexeme.start]
+            beginning = unit.text[: lexeme.end]
+            text_behind = unit.text[lexeme.end :]
             is_next = lexeme.text == "1" or beginning in next_beginnings
-            if is_next and mark.text in _COUNT_MARKS:
+            if is_next and text_behind.startswith(_COUNT_MARKS):
                 next_beginnings.add(f"{words}{int(lexeme.text) + 1}")
-                unit = replace(unit, text=unit.text[lexeme.end :])
+                unit = replace(unit, text=text_behind)
             break
         yield unit
 

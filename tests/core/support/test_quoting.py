@@ -87,11 +87,14 @@ def test_digits_and_times_decide_and_number_words_do_not(source, answer, kind):
     ("answer", "kinds"),
     [
         ("Step 1: Open the lid. Step 2: Press the button.", ["", ""]),
+        ("Step 1 – Open the lid.\nStep 2 – Press the button.", ["", ""]),
         ("Steps:\n\n(1) Open the lid\n(2) Press the button", ["", "", ""]),
         ("| # | What |\n|-|-|\n| 1 | lid |\n| 2 | button |", ["", "", ""]),
         ("Step 1: Open the lid. Step 3: Press the button.", ["", "differs"]),
         ("Step 1: Open the lid. Then press 2: red.", ["", "differs"]),
         ("Open 1 lid. Open 2 lids.", ["differs", "differs"]),
+        ("The lid opens at 1. It opens at 2.", ["differs", "differs"]),
+        ("Der Deckel öffnet am 1. Mai.", ["differs"]),
         ("Step 1: Open 4 lids. Step 2: Press 5.", ["differs", "differs"]),
     ],
 )
