@@ -9,7 +9,7 @@ without a label, is never supported. `VERSION` changes with every word of the pr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from denoise_core.errors import InputError
@@ -45,7 +45,6 @@ from denoise_core.text.delimit import (
     wrap_in_envelope,
 )
 from denoise_core.text.facts import Difference, find_differences
-from denoise_core.text.lexemes import tokenize_text
 from denoise_core.types import Message, Passage, type_name
 
 VERSION = 2
@@ -85,8 +84,6 @@ _LONG = "The answer is long. "
 _PART = "Now judge only the units "
 _NUMERAL = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 MAX_UNITS = 40  # of one call
-_COUNT_CHARACTERS = 40  # at the beginning of a unit that is counted
-_COUNT_MARKS = (":", ";", ")", "]", " - ")  # behind its number
 _MISSING_REASON = "the judge's reply says nothing of it"
 _REASONS = {
     "contradicted": "the evidence says otherwise",
@@ -102,9 +99,8 @@ class LLMJudge(FlowJudge):
     sentences or their header have each of the unit's numbers and dates; else it is
     unknown (``unproven``, ``differs``). Names that are neither there nor in the question
     are listed in ``differences``. Of an inferred unit nothing is compared: no sentence
-    has the result of counting or arithmetic, or the 2 by which an answer counts its own
-    "Step 2:". Units without a readable line are asked for once more, then they are
-    ``not_judged``; so is a missing last line, then the answer is unknown
+    has the result of counting or arithmetic. Units without a readable line are asked for once more, then they
+    are ``not_judged``; so is a missing last line, then the answer is unknown
     (``answer_not_judged``). Answers of more than `MAX_UNITS` units take several calls.
 
     Args:
@@ -266,7 +262,7 @@ def combine_replies(
 ) -> AnswerVerdict:
     """The verdict on an answer from what could be read of the replies about it."""
     unit_verdicts = []
-    for number, unit in enumerate(_uncounted_units(units), 1):
+    for number, unit in enumerate(units, 1):
         line = replies.lines.get(number)
         unit_verdict = judge_unit(question, answer, unit, line, evidence)
         unit_verdicts.append(unit_verdict)
@@ -285,27 +281,6 @@ def combine_replies(
         reason = f"{verdict.reason}: {answering_text!r}"
         return replace(verdict, reason=reason)
     return verdict
-
-
-def _uncounted_units(units: Sequence[AnswerUnit]) -> Iterator[AnswerUnit]:
-    """The units without the number that only counts them, as in "Step 2: Press."
-
-    It is 1, or 1 more than that behind the same words before. No passage says it.
-    """
-    next_beginnings: set[str] = set()
-    for unit in units:
-        for lexeme in tokenize_text(unit.text[:_COUNT_CHARACTERS]):
-            if lexeme.kind != "number":
-                continue
-            words = unit.text[: lexeme.start]
-            beginning = unit.text[: lexeme.end]
-            text_behind = unit.text[lexeme.end :]
-            is_next = lexeme.text == "1" or beginning in next_beginnings
-            if is_next and text_behind.startswith(_COUNT_MARKS):
-                next_beginnings.add(f"{words}{int(lexeme.text) + 1}")
-                unit = replace(unit, text=text_behind)
-            break
-        yield unit
 
 
 def judge_unit(
@@ -369,8 +344,11 @@ def _prove_supported(
         return replace(verdict, kind="unproven", reason=reason)
     source_text = evidence.source_text(labels)
     differences = find_differences(shown_text, source_text, known_text=question)
-    located = [locate_difference(d, verdict.text, verdict.start) for d in differences]
-    verdict = replace(verdict, differences=tuple(located))
+    located_differences = []
+    for difference in differences:
+        located_difference = locate_difference(difference, verdict.text, verdict.start)
+        located_differences.append(located_difference)
+    verdict = replace(verdict, differences=tuple(located_differences))
     for difference in differences:
         if _is_decisive(difference, shown_text, source_text):
             return replace(verdict, kind="differs", reason=str(difference))

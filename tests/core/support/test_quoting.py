@@ -84,30 +84,6 @@ def test_digits_and_times_decide_and_number_words_do_not(source, answer, kind):
 
 
 @pytest.mark.parametrize(
-    ("answer", "kinds"),
-    [
-        ("Step 1: Open the lid. Step 2: Press the button.", ["", ""]),
-        ("Step 1 – Open the lid.\nStep 2 – Press the button.", ["", ""]),
-        ("Steps:\n\n(1) Open the lid\n(2) Press the button", ["", "", ""]),
-        ("| # | What |\n|-|-|\n| 1 | lid |\n| 2 | button |", ["", "", ""]),
-        ("Step 1: Open the lid. Step 3: Press the button.", ["", "differs"]),
-        ("Step 1: Open the lid. Then press 2: red.", ["", "differs"]),
-        ("Open 1 lid. Open 2 lids.", ["differs", "differs"]),
-        ("The lid opens at 1. It opens at 2.", ["differs", "differs"]),
-        ("Der Deckel öffnet am 1. Mai.", ["differs"]),
-        ("Step 1: Open 4 lids. Step 2: Press 5.", ["differs", "differs"]),
-    ],
-)
-def test_a_number_that_counts_the_answer_s_own_units_needs_no_proof(answer, kinds):
-    """The 2 of "Step 2:" made right instructions unknown: no passage had it."""
-    lines = [f"{number} supported 1.1" for number, _ in enumerate(kinds, 1)]
-    judge = replying("\n".join([*lines, "answers"]))
-    passages = [Passage("Open the lid, then press the red button.", "a")]
-    verdict = check("How?", answer, passages, judge=judge)
-    assert [unit.kind for unit in verdict.units] == kinds
-
-
-@pytest.mark.parametrize(
     ("line", "supported", "kind"),
     [
         ("supported 1.1", True, ""),
