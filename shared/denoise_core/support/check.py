@@ -6,6 +6,7 @@ goes into `as_judge`.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -51,6 +52,13 @@ EMPTY_EVIDENCE = AnswerVerdict(
 )
 _NOTHING_CLOSE = "no sentence of the evidence is close to it"
 _MAX_CHARACTERS = 20_000  # of an answer that is checked
+# What is in front of the first word of a paragraph or a list item: nothing but brackets.
+_LIST_MARK = r"[> \t]*(?:[-*+•]|\d{1,9}[.)])\s"
+_BLOCK_START = rf"\n\s*\n|\n(?={_LIST_MARK})"
+_BRACKETS = (
+    rf"(?:{_LIST_MARK})?"
+    r"(?:[ \t#*:>-]|\[[^\]\n]*\]|【[^】\n]*】|\([^\s()]*\))*"  # with a link's address
+)
 _MIN_SHOWN_SHARE = 0.5  # share of a claim's terms that the closest sentence needs
 # Shares of a claim's terms: in the passage that has it, and at most in the cited one.
 _MIN_SOURCE_SHARE = 0.7
@@ -358,28 +366,22 @@ def _check_citations(
     """Refute claims whose citations do not support them.
 
     A citation fails when its passage was not given, or when another passage has the
-    claim. One between two units is the first one's, but at the beginning of a line, or
-    where the next unit in the line is from what it cites, the next one's.
+    claim.
     """
     units = list(verdict.units)
-    first = 0
+    citation_starts = []
+    end = 0
+    for unit in units:
+        citation_starts.append(_citations_start(answer, end, unit.start))
+        end = unit.end
+    citation_starts.append(len(answer))
     for number, unit in enumerate(verdict.units):
-        end = len(answer)
-        next_ids: list[str] = []
-        if number + 1 < len(units):
-            next_unit = units[number + 1]
-            end = max(next_unit.start, unit.end)
-            last_break = answer.rfind("\n", unit.end, end)
-            if last_break >= 0:
-                end = last_break + 1
-            else:
-                next_ids = [quote.span.passage_id for quote in next_unit.quotes]
+        start = citation_starts[number]
+        end = max(citation_starts[number + 1], unit.end)
         own_citations = []
         for citation in citations:
-            is_next = citation.start >= unit.end and set(next_ids) & set(citation.ids)
-            if first < citation.end and citation.start < end and not is_next:
+            if start < citation.end and citation.start < end:
                 own_citations.append(citation)
-        first = end
         if own_citations and unit.is_claim and unit.supported is not False:
             units[number] = _check_claim_citations(unit, own_citations, evidence)
     if verdict.outcome == "fail" or units == list(verdict.units):
@@ -388,6 +390,18 @@ def _check_citations(
         units, answers_question=verdict.answers_question, judge=verdict.judge
     )
     return replace(refuted_verdict, calls=verdict.calls)
+
+
+def _citations_start(answer: str, end: int, start: int) -> int:
+    """Where the citations of the unit at ``start`` begin, behind one up to ``end``.
+
+    Brackets between two units are the first one's, but the second one's where they
+    begin its paragraph or list item.
+    """
+    *text_before, opening = re.split(_BLOCK_START, answer[end:start])
+    if (text_before or not end) and re.fullmatch(_BRACKETS, opening):
+        return start - len(opening)
+    return start
 
 
 def _check_claim_citations(

@@ -102,8 +102,8 @@ def inline_text(
     unbroken_text = block_text.replace("\n", " ")
     offset = link_start = start
     for child in token.children or ():
-        if child.type == "link_open":
-            link_start = clean_text.find("[", offset, end)
+        if child.type == "link_open" and not child.markup:
+            offset = link_start = clean_text.find("[", offset, end)
         elif child.type == "link_close" and child.markup != "autolink":
             link_end = clean_text.find("]", offset, end) + 1
             bracket = clean_text[link_start:link_end]
@@ -144,16 +144,24 @@ def _skip_destination(text: str, position: int, end: int) -> int:
 def table_cells(clean_text: str, start: int, end: int) -> Iterator[Range]:
     """The cells of a table row, between bars that no backslash escapes."""
     row_text = clean_text[start:end].rstrip()
-    edges = [start - 1]
+    end = start + len(row_text)
+    bars = []
     for match in re.finditer(r"(?<!\\)\|", row_text):
-        edges.append(start + match.start())
-    edges.append(start + len(row_text))
-    last = len(edges) - 2
-    for number, (left_edge, right_edge) in enumerate(itertools.pairwise(edges)):
-        cell_start, cell_end = trim_range(clean_text, left_edge + 1, right_edge)
-        is_outside = last > 0 and number in (0, last)
-        if cell_start < cell_end or not is_outside:
-            yield cell_start, cell_end
+        row_position = match.start()
+        bar_position = start + row_position
+        bars.append(bar_position)
+    edges = [start - 1, *bars, end]
+    if bars:
+        first_bar = bars[0]
+        last_bar = bars[-1]
+        text_before = clean_text[start:first_bar]
+        if not text_before.strip():
+            edges = edges[1:]
+        if last_bar == end - 1:
+            edges = edges[:-1]
+    for left_edge, right_edge in itertools.pairwise(edges):
+        cell_start = left_edge + 1
+        yield trim_range(clean_text, cell_start, right_edge)
 
 
 def trim_range(text: str, start: int, end: int) -> Range:

@@ -87,19 +87,12 @@ def test_without_a_judge_a_number_of_another_sentence_is_no_agreement(
     assert bool(claim.quotes) == ("close" not in reason)
 
 
-@pytest.mark.parametrize(
-    ("question", "texts", "shown"),
-    [
-        ("", ["It is red.", "It is red."], 0),
-        ("How much for France?", ["The pool has 40.", "France has 40."], 1),
-    ],
-)
-def test_of_equally_close_sentences_the_first_is_shown(question, texts, shown):
+@pytest.mark.parametrize(("first", "shown"), [("France", "a"), ("The pool", "b")])
+def test_of_equally_close_sentences_the_first_is_shown(first, shown):
     """Of those with what is new, the one with most of the claim: not a log's number."""
-    passages = [Passage(text, str(number)) for number, text in enumerate(texts)]
-    answer = "It is red." if not question else "For France it is 40."
-    (claim,) = check(question, answer, passages).claims
-    assert claim.quotes[0].span.passage_id == str(shown)
+    passages = [Passage(f"{first} has 40.", "a"), Passage("France has 40.", "b")]
+    (claim,) = check("How much for France?", "For France it is 40.", passages).claims
+    assert claim.quotes[0].span.passage_id == shown
 
 
 @pytest.mark.parametrize(
@@ -112,25 +105,62 @@ def test_a_citation_that_does_not_bear_a_supported_claim_is_unsupported(cites, i
     assert said("The tower was completed in 1889 [tower].", judge=Quoting()).passed
 
 
+COLOURS = {"T": "The tower is red.", "B": "The bridge is blue.", "G": "It is green."}
+COLOURED = [Passage(text, letter) for letter, text in COLOURS.items()]
+SENTENCES = str.maketrans(COLOURS)
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        ("[1] The tower is red.\n\n[2] The bridge is blue.", ""),
-        ("- [1] The tower is red.\n- [2] The bridge is blue.", ""),
-        ("The tower is red. [2] says that the bridge is blue.", ""),
-        ("The tower is red.\n[1]\n\nThe bridge is blue. [2]", ""),
-        ("The tower is red. [2]\nThe bridge is blue.", "citation"),
-        ("[2] The tower is red.\n[2] The bridge is blue.", "citation"),
-        ("The tower is red.\n[2]\nThe bridge is blue.", "citation"),
-        ("The tower is red.\n\nThe bridge is blue.\n\n[9]", "citation"),
+        ("[1] T\n\n[2] B", ""),
+        ("**[1]** T\r\n\r\n**[2]**: B", ""),
+        ("- [1] T\n- [2] B", ""),
+        ("1. [1](http://t.x) T\n2. [2](http://b.x) B", ""),
+        ("T\n[1]\n\nB [2]", ""),
+        ("T\n[1] B", ""),
+        ("T\n[1] B\n[2] G\n[3]", ""),
+        ("- T\n  [1] B", ""),
+        ("[2] T\n\n[2] B", "citation"),
+        ("T\n\n[9] B", "citation"),
+        ("T\n[2]\nB", "citation"),
+        ("T\n[2]. B", "citation"),
+        ("T\n\nB\n\n[9]", "citation"),
+        ("T [2] B [2]", "citation"),
+        ("- T [2] B [2]\n- G [3]", "citation"),
+        ("T [2] B [3] G [1]", "citation"),
+        ("T [2, 9] B", "citation"),
+        ("T [2, 9] B [2]", "citation"),
     ],
 )
-def test_a_citation_before_a_sentence_is_not_that_of_the_one_before(answer, kind):
-    """`[2]` at the beginning of a line refuted the right sentence above it."""
-    passages = [Passage("The tower is red.", "a"), Passage("The bridge is blue.", "b")]
-    judge = replying("1 supported 1.1\n2 supported 2.1\nanswers")
-    verdict = check("What is so?", answer, passages, judge=judge)
+def test_a_citation_that_begins_a_paragraph_or_an_item_is_of_what_follows(answer, kind):
+    """`[2]` at the beginning of a paragraph refuted the right sentence above it."""
+    judge = replying("1 supported 1.1\n2 supported 2.1\n3 supported 3.1\nanswers")
+    verdict = check("So?", answer.translate(SENTENCES), COLOURED, judge=judge)
     assert (verdict.kind, verdict.passed) == (kind, not kind)
+
+
+def test_two_citations_behind_a_sentence_are_both_of_it():
+    passages = [Passage("The tower is red. It is tall.", "a"), Passage("So.", "b")]
+    judge = replying("1 supported 1.1\n2 supported 1.2\nanswers")
+    answer = "The tower is red. [1][2] It is tall. [1]"
+    assert check("What is so?", answer, passages, judge=judge).passed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "As for [2] and [3], what do you mean?\n\nT",
+        "## Of [2]\nT",
+        "Do you mean [2]? T",
+        "From [2]:\n\n- T",
+        "| x [2] | y |\n|-|-|\n| Tower | red |",
+    ],
+)
+def test_citations_in_text_before_the_first_claim_are_of_none(answer):
+    """Judges by claims have no units for headings and questions."""
+    verdict = check("So?", answer.translate(SENTENCES), COLOURED, judge=Quoting())
+    assert [unit.kind for unit in verdict.units] == [""]
 
 
 class Quoting(FlowJudge):
