@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Literal, TypeAlias, get_args
 
 from denoise_core.errors import UnparsableReply
@@ -50,7 +49,8 @@ _FILLERS = frozenset(("unit", "evidence", "verdict", "label", "labels"))
 # and no sentence are a word, and so is a question mark: a verdict that is asked is none.
 _TOKEN = re.compile(
     r'"(?P<straight>[^"]*)"?|[“„](?P<curly>[^”“]*)[”“]?|«(?P<angle>[^»]*)»?'
-    r"|(?P<labels>(?a:\d{1,3}(?:\.\d{1,3})?(?:\s?[-–—]\s?\d{1,3}(?:\.\d{1,3})?)?)(?!\.?\d))"
+    r"|(?P<labels>(?a:(?:\d{1,5}\.\d{1,5}|\d{1,3})"
+    r"(?:\s?[-–—]\s?(?:\d{1,5}\.\d{1,5}|\d{1,3}))?)(?!\.?\d))"
     r"|(?P<word>[^\W_]+|[?？؟])"
 )
 _MAX_LINES = 2000
@@ -118,7 +118,7 @@ def read_unit_replies(reply_text: str, numbers: Sequence[int]) -> UnitReplies:
                 if number in numbers:
                     unit_line = UnitLine(name, labels, words)
                     replies.add_line(number, unit_line)
-        elif name in _ANSWER_KINDS and set(numbers).isdisjoint(unit_numbers):
+        elif name in _ANSWER_KINDS and not unit_numbers:
             replies.add_answer_kind(name, labels)
     return replies
 
@@ -127,7 +127,9 @@ def _scan_line(
     line: str,
 ) -> tuple[list[int], UnitVerdict | AnswerKind, tuple[str, ...], str] | None:
     """Read a line as unit numbers, a verdict, labels and words; None if it is none."""
-    tokens = []
+    number_texts: list[str] = []
+    name_words: list[str] = []
+    details: dict[str, list[str]] = {}  # what follows the name, by kind
     for match in _TOKEN.finditer(line):
         kind = match.lastgroup or ""
         text = match[kind]
@@ -135,35 +137,38 @@ def _scan_line(
             text = text.casefold()
         else:
             kind = "words"
-        if text not in _FILLERS:
-            tokens.append((kind, text))
-    number_tokens = list(takewhile(lambda token: token[0] == "labels", tokens))
-    named_tokens = tokens[len(number_tokens) :]
-    name_tokens = list(takewhile(lambda token: token[0] == "word", named_tokens))
-    details = named_tokens[len(name_tokens) :]
-    name = "_".join(text for _, text in name_tokens)
+        if text in _FILLERS:
+            continue
+        if kind == "labels" and not name_words and not details:
+            number_texts.append(text)
+        elif kind == "word" and not details:
+            name_words.append(text)
+        else:
+            details.setdefault(kind, []).append(text)
+    name = "_".join(name_words)
     name = _SYNONYMS.get(name, name)
-    detail_kinds = {kind for kind, _ in details}
     if name not in _VERDICTS and name not in _ANSWER_KINDS:
         return None
+    detail_kinds = details.keys()
     allowed_kinds = _DETAIL_KINDS.get(name, detail_kinds)
     if not detail_kinds <= allowed_kinds:
         return None
-    numbers = _expand_labels(number_tokens)
+    numbers = _expand_labels(number_texts)
     if not all(map(str.isdecimal, numbers)):
         return None
-    detail_labels = _expand_labels(details)
+    detail_labels = _expand_labels(details.get("labels", []))
     labels = tuple(label for label in detail_labels if "." in label)
-    quoted_words = (text for kind, text in details if kind == "words")
-    words = next(quoted_words, "")
-    return list(map(int, numbers)), name, labels, words
+    quoted_words = details.get("words", [""])
+    return list(map(int, numbers)), name, labels, quoted_words[0]
 
 
-def _expand_labels(tokens: Sequence[tuple[str, str]]) -> list[str]:
-    """The numbers and labels among tokens; "1.2-1.4" is three of them, as "2-4" is."""
+def _expand_labels(texts: Sequence[str]) -> list[str]:
+    """The numbers and labels of texts; "1.2-1.4" is three of them, as "2-4" is.
+
+    Of a range with more than three digits these are its ends: no citation is so long.
+    """
     labels: list[str] = []
-    for kind, text in tokens:
-        if kind == "labels":
-            plain_text = text.replace("—", "-")
-            labels += named_labels(plain_text)
+    for text in texts:
+        plain_text = text.replace("—", "-")
+        labels += named_labels(plain_text) or plain_text.split("-")
     return labels
