@@ -311,8 +311,9 @@ class _AnswerReader:
             is_reached = begun_count > ended_count
             is_fence = line.startswith(("```", "~~~"))
             cited_ranges = self._find_citations(line)
-            uncited_line = blank_ranges(line, cited_ranges)
-            text = self._blank_tags(uncited_line)
+            text = blank_ranges(line, cited_ranges)
+            if "=" not in line:  # an attribute may have words that a reader sees
+                text = self._blank_tags(text)
             if not _has_word(text) or is_reached or is_fence:
                 continue
             kind: UnitKind = "sentence"
@@ -479,9 +480,12 @@ class _AnswerReader:
                 units = [AnswerUnit("field", raw_value, start, end)]
             units[0] = replace(units[0], start=first_start)
             for unit in units:
-                kind: UnitKind = unit.kind if is_claim else "talk"
+                kind: UnitKind = "talk"
+                full_label = label
+                if is_claim:  # yes or no has its question
+                    kind = unit.kind
+                    full_label = (*unit.label, *label)
                 unit_text = _decode_escapes(unit.text)
-                full_label = (*unit.label, *label)
                 yield replace(unit, kind=kind, text=unit_text, label=full_label)
             previous_end = end
 

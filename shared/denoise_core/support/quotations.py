@@ -174,18 +174,18 @@ def _closing_position(text: str, position: int) -> int:
     closing_marks = _CLOSING_MARKS.get(opening_mark, "")
     before = text[position - 1 : position]
     after = text[position + 1 : position + 2]
-    is_french = opening_mark == "«"  # with blanks inside
+    is_spaced = after.isspace()
     if not closing_marks or _is_spaced_letter(before):
         return 0
-    if not after.strip() and not is_french:
+    if is_spaced and opening_mark != "«":  # French has blanks inside
         return 0
     limit = min(position + _MAX_CHARACTERS, len(text))
     paragraph_end = text.find("\n\n", position, limit)
     if paragraph_end < 0:
         paragraph_end = limit
     for end in range(position + 1, paragraph_end):
-        is_after_blank = text[end - 1].isspace() and not is_french
-        if text[end] not in closing_marks or is_after_blank:
+        is_behind_blank = text[end - 1].isspace()
+        if text[end] not in closing_marks or is_behind_blank != is_spaced:
             continue
         next_character = text[end + 1 : end + 2]
         if not _is_spaced_letter(next_character):

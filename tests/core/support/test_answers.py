@@ -188,6 +188,7 @@ def test_reasoning_is_not_what_is_sent():
         ("It is <not> in Paris.", ["It is <not> in Paris."]),
         ("<td>It is in Paris.</td>", ["It is in Paris."]),
         ("<p>\n\nIt is in Paris.\n</p>", ["It is in Paris."]),
+        ('<img alt="300 m">', ['<img alt="300 m">']),  # read by a person
         ("It is in Paris <since 1925>.", ["It is in Paris <since 1925>."]),
         ("| a <branch> |\n|---|\n| b<br>c |", ["a <branch>", "a <branch>: b c"]),
         ('It is <b class="x">in</B><BR/>Paris.', ["It is in Paris."]),
@@ -216,7 +217,7 @@ def test_yes_and_no_are_claims_with_their_question():
         ("polarity", "Was the tower completed in 1890? answer: No"),
         ("field", "year: 1889"),
     ]
-    assert parse_answer(fields, question).units[0].shown_text == "No"
+    assert kinds('{"confidence": "No"}', question) == [("talk", "confidence: No")]
     assert kinds("Yes, it was.")[0][0] == "sentence"
     for answer in ("In 1889. No, in 1890.", "No single ship sank."):
         assert kinds(answer, question)[-1][0] == "sentence"

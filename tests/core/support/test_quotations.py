@@ -39,6 +39,7 @@ def statuses(answer, passages=PASSAGES):
         ("« three floors, not two »", "verbatim"),
         ("«\u202fthree floors, not six\u202f»", "nowhere"),
         ("»three floors, not two«", "verbatim"),
+        ("«three « floors », not six»", "nowhere"),  # whole, with what it quotes
         ("“three floors [1], not two”", "verbatim"),
         ("‘The bridge was well-known’", "verbatim"),
         ("“cost 5.5 % more”", "verbatim"),
