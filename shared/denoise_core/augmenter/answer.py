@@ -148,8 +148,9 @@ def finish_answer(
 ) -> Answer:
     """Send the best attempt exactly as it was written, with the outcome it earns.
 
-    Only where nothing was written, or where the limits or the policy say that nothing
-    of it may be sent, is the text a sentence of ours.
+    Only where nothing was written, or nothing but ``<think>`` and what follows, or where
+    the limits or the policy say that nothing of it may be sent, is the text a sentence
+    of ours.
 
     Args:
         memory: Everything known at the end.
@@ -167,12 +168,14 @@ def finish_answer(
     else:
         outcome, stop_reason = _attempt_outcome(best, stop_reason)
         text = best.candidate
+        if outcome is Outcome.FAILED and text.lstrip().startswith("<think"):
+            text = ""  # it has no more than this
         if not _may_send(outcome, stop_reason, limits):
             text = task.abstention_text
             is_abstaining = stop_reason in _ABSTAINING_REASONS
             if outcome is not Outcome.UNKNOWN or is_abstaining:
                 outcome = Outcome.ABSTAINED
-        elif not best.text_without_reasoning and best.fields is None:
+        if not text.strip() and best.fields is None:
             text = NO_ANSWER.format(why="the model wrote no answer")
     citations: tuple[Passage, ...] = ()
     if best is not None and text == best.candidate:

@@ -48,6 +48,8 @@ class Lenient:
         ("", Outcome.FAILED),
         ("  \n", Outcome.FAILED),
         ("<think>In 18", Outcome.FAILED),
+        ("In 1889.</think>", Outcome.FAILED),
+        ("<analysis>In 1889.</analysis>", Outcome.FAILED),
         ("[1]", Outcome.FAILED),
         ("\u200b", Outcome.FAILED),
         ('{"answered": false}', Outcome.ABSTAINED),
@@ -63,7 +65,7 @@ def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft, ou
         assert answer.outcome is outcome
         assert answer.memory.attempts[0].verdict.reasons
         expected = draft
-        if draft[:1] in "< ":
+        if not draft.strip() or draft.startswith("<think"):
             expected = "No answer can be given: the model wrote no answer."
             assert answer.verdict is None
         assert answer.text == expected
