@@ -29,6 +29,7 @@ from langchain_denoise.convert.documents import (
 )
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.models.bindings import without_bindings
+from langchain_denoise.observe import Record
 from langchain_denoise.settings import (
     Denoise,
     PositiveCount,
@@ -129,17 +130,15 @@ class DenoisingRetriever(Denoise, BaseRetriever):
             _config_with_settings(config, request),
         )
 
-    def _split_arguments(
-        self, kwargs: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _split_arguments(self, kwargs: Record) -> tuple[Record, Record]:
         """The settings of this call, and the arguments for the inner retriever.
 
         Raises:
             InputError: For settings that a call cannot change, and for arguments that
                 LangChain would silently leave out.
         """
-        request: dict[str, Any] = {}
-        arguments: dict[str, Any] = {}
+        request: Record = {}
+        arguments: Record = {}
         for name, value in kwargs.items():
             if name == "k":
                 if value is not None:
@@ -227,9 +226,7 @@ def require_retriever(retriever: Any) -> None:
         )
 
 
-def _config_with_settings(
-    config: RunnableConfig, settings: dict[str, Any]
-) -> RunnableConfig:
+def _config_with_settings(config: RunnableConfig, settings: Record) -> RunnableConfig:
     """The config with the settings of this call."""
     if not settings:
         return config

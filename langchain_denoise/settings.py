@@ -37,6 +37,7 @@ from denoise_core._frameworks import (
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.runtime.record import RECORD_KEY
 from langchain_denoise.convert.documents import HEADER_KEYS, describe_value
+from langchain_denoise.observe import Record
 
 if TYPE_CHECKING:
     from langchain_core.cross_encoders import BaseCrossEncoder
@@ -256,7 +257,7 @@ class Denoise(BaseModel):
         return scorer_denoiser(scorer, settings, whole_documents, self.top_n)
 
 
-def request_settings(config: RunnableConfig | None) -> dict[str, Any]:
+def request_settings(config: RunnableConfig | None) -> Record:
     """The settings of one request, from ``config["configurable"]["denoise"]``.
 
     Raises:

@@ -109,19 +109,22 @@ def restore_documents(
     restored = []
     for kept_passage in result.passages:
         record = passage_record(kept_passage, original_passages, result)
-        record = flatten_record(record, scores=scores)
-        score = kept_passage.score if scores else None
         original = original_documents.get(kept_passage.id)
-        if original is None:
-            document = _joint_document(kept_passage, original_documents, record, score)
-        else:
-            if score == original_passages[kept_passage.id].score:
-                score = None  # it is in the metadata, in the form the user gave it
-            metadata = _merge_metadata(original.metadata, record, score)
-            # A copy keeps the type and extra fields of a user's own document class.
-            update = {"page_content": kept_passage.text, "metadata": metadata}
-            document = copy_model(original, update)
-        restored.append(document)
+        if original is None:  # a text that a denoiser wrote from several documents
+            original = Document(page_content="", id=kept_passage.id)
+        metadata = {
+            key: value
+            for key, value in original.metadata.items()
+            if key not in RECORD_KEYS
+        }
+        metadata |= flatten_record(record, scores=scores)
+        score = kept_passage.score if scores else None
+        # One that did not change stays in the form that the user gave it.
+        if score is not None and score != metadata.get(SCORE_KEY):
+            metadata[SCORE_KEY] = float(score)
+        # A copy keeps the type and extra fields of a user's own document class.
+        update = {"page_content": kept_passage.text, "metadata": metadata}
+        restored.append(copy_model(original, update))
     return restored
 
 
@@ -220,38 +223,3 @@ def flatten_record(record: Mapping[str, Any], *, scores: bool) -> Record:
             value = json.dumps(value, ensure_ascii=False)
         metadata[key] = value
     return metadata
-
-
-def _joint_document(
-    passage: Passage,
-    originals: Mapping[str, Document],
-    record: Record,
-    score: float | None,
-) -> Document:
-    """One text rewritten from several documents, with the metadata they agree on."""
-    sources = []
-    for span in passage.source_spans:
-        if span.passage_id in originals:
-            sources.append(originals[span.passage_id].metadata)
-    first, *other_documents = sources or [{}]
-    shared_metadata = {}
-    for key, value in first.items():
-        if all((key, value) in other.items() for other in other_documents):
-            shared_metadata[key] = value
-    # A score belongs to one document, not to the joint text.
-    shared_metadata.pop(SCORE_KEY, None)
-    metadata = _merge_metadata(shared_metadata, record, score)
-    return Document(page_content=passage.text, id=passage.id, metadata=metadata)
-
-
-def _merge_metadata(
-    metadata: Mapping[str, Any], record: Record, score: float | None
-) -> Record:
-    """The metadata with this record instead of an earlier one, and with a score if any."""
-    kept_metadata = {
-        key: value for key, value in metadata.items() if key not in RECORD_KEYS
-    }
-    new_metadata = {**kept_metadata, **record}
-    if score is not None:
-        new_metadata[SCORE_KEY] = float(score)
-    return new_metadata

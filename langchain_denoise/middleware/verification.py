@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args
 
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    ModelRequest,
-    ModelResponse,
-)
+from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.model_call_limit import ModelCallLimitState
 from langchain.agents.middleware.types import (
     ExtendedModelResponse,
@@ -39,7 +34,6 @@ from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.fallbacks import log_fallback
 from langchain_denoise.convert.chain_values import (
     EVIDENCE_KEYS,
-    as_mapping,
     attach_record,
     documents_evidence,
     documents_in_state,
@@ -56,7 +50,12 @@ from langchain_denoise.convert.messages import (
     last_position,
     to_core_messages,
 )
-from langchain_denoise.middleware.base import AsyncHandler, Handler
+from langchain_denoise.middleware.base import (
+    AgentRequest,
+    AgentResponse,
+    AsyncHandler,
+    Handler,
+)
 from langchain_denoise.models.chat_llm import reply_from_message
 from langchain_denoise.observe import Record
 from langchain_denoise.verification.redraft import feedback_messages
@@ -70,8 +69,6 @@ from langchain_denoise.verification.verifier import (
 
 EvidenceFunction: TypeAlias = Callable[[Sequence[BaseMessage]], Any]
 EvidenceScope = Literal["turn", "conversation", "prompt"]
-AgentRequest: TypeAlias = ModelRequest[Any]
-AgentResponse: TypeAlias = ModelResponse[Any]
 VerifiedResponse: TypeAlias = AgentResponse | ExtendedModelResponse[Any]
 
 NO_EVIDENCE = (
@@ -142,7 +139,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
             )
         check_choice("show", show, "draft", "checked")
         self.verifier = verifier_or_default(verifier)
-        self.evidence: EvidenceFunction | EvidenceScope = evidence
+        self.evidence = evidence
         self.show = show
         self.answer = answer
 
@@ -231,8 +228,8 @@ class ModelDrafter:
         turn = ConversationTurn.from_messages(messages)
         self.question = turn.question_text.strip() or "(no question)"
         self.history = to_core_messages(turn.history)
-        rejected_texts = earlier_rejected_texts(messages)
-        evidence = collect_evidence(messages, settings.evidence, rejected_texts)
+        rejected_texts, _ = earlier_rejections(messages)
+        evidence = collect_evidence(messages, settings.evidence)
         if not callable(settings.evidence):
             evidence += documents_in_state(request.state)
         # Tools, and a prompt that is evidence, number what they hold themselves.
@@ -352,9 +349,7 @@ def final_claims(
     """What is judged of a final answer, which may be blank; None if it calls tools."""
     structured = response.structured_response
     if structured is not None:
-        if isinstance(as_mapping(structured), Mapping):
-            return extract_output_claims(structured, answer)
-        return ClaimedOutput(json.dumps(structured, default=str))
+        return extract_output_claims(structured, answer)
     # Several messages are a call of tools in progress, not an answer.
     if len(response.result) != 1:
         return None
@@ -365,26 +360,33 @@ def final_claims(
 
 
 def collect_evidence(
-    messages: Sequence[BaseMessage],
-    source: EvidenceFunction | EvidenceScope,
-    rejected: Sequence[str],
+    messages: Sequence[BaseMessage], source: EvidenceFunction | EvidenceScope
 ) -> tuple[RetrievedEvidence, ...]:
     """What the tools found, each with its search text.
 
-    Without the results of a search for the words of an earlier rejected draft.
+    Without the results of a search for the words of a draft that was rejected before it.
     """
     if callable(source):
         return documents_evidence(source(messages))
-    evidence = tools_evidence(messages, all_turns=source == "conversation")
-    user_texts = [str(item.text) for item in messages if isinstance(item, HumanMessage)]
-    return drop_contaminated_searches(" ".join(user_texts), evidence, rejected)
+    all_turns = source == "conversation"
+    evidence = tools_evidence(messages, all_turns=all_turns)
+    rejected_texts, first_position = earlier_rejections(messages)
+    earlier = tools_evidence(messages[:first_position], all_turns=all_turns)
+    known_texts = [search.query or "" for search in earlier]
+    known_texts += [
+        str(item.text) for item in messages if isinstance(item, HumanMessage)
+    ]
+    return drop_contaminated_searches(" ".join(known_texts), evidence, rejected_texts)
 
 
-def earlier_rejected_texts(messages: Sequence[BaseMessage]) -> list[str]:
-    """The texts of the drafts rejected earlier in this turn, in order."""
+def earlier_rejections(messages: Sequence[BaseMessage]) -> tuple[list[str], int]:
+    """The drafts rejected earlier in this turn, and the index where the first was."""
     texts = []
-    for message in ConversationTurn.from_messages(messages).replies:
+    first_position = len(messages)
+    replies = ConversationTurn.from_messages(messages).replies
+    for position, message in enumerate(replies, len(messages) - len(replies)):
         for attempt in stored_record(message).get("attempts") or ():
             if isinstance(attempt, dict) and attempt.get("outcome") == "fail":
                 texts.append(str(attempt.get("text")))
-    return texts
+                first_position = min(first_position, position)
+    return texts, first_position

@@ -1,4 +1,4 @@
-"""What is inside the settings that LangChain binds around a model."""
+"""What is inside the settings and fallbacks that LangChain puts around a model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 
 AnyRunnable: TypeAlias = Runnable[Any, Any]
 
@@ -18,6 +19,14 @@ def without_bindings(runnable: Any) -> Any:
     return runnable
 
 
-def is_model(runnable: object) -> bool:
-    """Whether a runnable is a language model, with or without bound settings."""
-    return isinstance(without_bindings(runnable), BaseLanguageModel)
+def bare_model(runnable: Any) -> Any:
+    """The language model inside what is bound to it; None for any other runnable.
+
+    Of a model with fallbacks each one is bare.
+    """
+    inner = without_bindings(runnable)
+    if isinstance(inner, RunnableWithFallbacks):
+        models = list(map(bare_model, inner.runnables))
+        update = {"runnable": models[0], "fallbacks": models[1:]}
+        return inner.model_copy(update=update) if all(models) else None
+    return inner if isinstance(inner, BaseLanguageModel) else None

@@ -53,7 +53,7 @@ from langchain_denoise.verification.redraft import (
     change_model,
     feedback_messages,
     find_model,
-    visible_steps,
+    has_step_of,
     with_feedback,
 )
 from langchain_denoise.verification.verifier import (
@@ -133,15 +133,6 @@ def verified(
     )
 
 
-def _has_step_of(chain: AnyRunnable, *modules: str) -> bool:
-    """Whether the class of a step that a chain shows is from one of these modules."""
-    for step in visible_steps(chain):
-        for parent in type(step).__mro__:
-            if parent.__module__.startswith(modules):
-                return True
-    return False
-
-
 class VerifiedRunnable(RecordedRunnable[Any, Any]):
     """A chain with verification; see `verified`, which builds it.
 
@@ -160,7 +151,7 @@ class VerifiedRunnable(RecordedRunnable[Any, Any]):
     @override
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
-        self._loop = self.verifier.loop_for(find_model(self.chain))
+        self._loop = self.verifier.loop_for(find_model(self.chain, self.answer))
         unsupported = self.verifier.limits.unsupported
         if callable(self.answer) and unsupported != "send":
             raise InputError(
@@ -270,7 +261,7 @@ class ChainDrafter(RecordedCall):
         A tool must not run twice, and a graph or a history may change more than the
         output.
         """
-        has_effects = _has_step_of(self.settings.chain, GRAPH_MODULE, HISTORY_MODULE)
+        has_effects = has_step_of(self.settings.chain, GRAPH_MODULE, HISTORY_MODULE)
         return self.tool_calls == 0 and not has_effects
 
     def draft(self, request: DraftRequest) -> DraftReply:
@@ -290,7 +281,7 @@ class ChainDrafter(RecordedCall):
 
         A graph streams what its nodes return, which is no answer: it is run at once.
         """
-        if _has_step_of(self.settings.chain, GRAPH_MODULE):
+        if has_step_of(self.settings.chain, GRAPH_MODULE):
             yield self.draft(request)
             return
         output = None
@@ -303,7 +294,7 @@ class ChainDrafter(RecordedCall):
 
     async def astream(self, request: DraftRequest) -> AsyncIterator[DraftEvent]:
         """`stream` for async."""
-        if _has_step_of(self.settings.chain, GRAPH_MODULE):
+        if has_step_of(self.settings.chain, GRAPH_MODULE):
             yield await self.adraft(request)
             return
         output = None
@@ -353,7 +344,9 @@ class ChainDrafter(RecordedCall):
         if not messages:
             return chain
         redrafting_chain = change_model(
-            chain, lambda model: with_feedback(model, messages)
+            chain,
+            lambda model: with_feedback(model, messages),
+            self.settings.answer,
         )
         if redrafting_chain is None:
             log_fallback("verified", NO_MODEL, "it is run again without feedback")

@@ -1,13 +1,13 @@
 """Brings feedback to the model in a chain that has no input for it.
 
-The last model of a chain is the one that writes the answer. For another draft it reads,
-after its own prompt, the rejected draft and what is wrong with it. Retrievers, and models
-that rewrite the question, see the same input as before.
+For another draft the model that writes the answer reads, after its own prompt, the
+rejected draft and what is wrong with it. Retrievers, and models that rewrite the question
+or write something beside the answer, see the same input as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.messages import (
@@ -27,11 +27,8 @@ from langchain_core.runnables.passthrough import RunnableAssign
 
 from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.prompts import REVISE
-from langchain_denoise.models.bindings import (
-    AnyRunnable,
-    is_model,
-    without_bindings,
-)
+from langchain_denoise.convert.chain_values import ANSWER_KEYS, ValueSelector
+from langchain_denoise.models.bindings import AnyRunnable, bare_model
 
 
 def feedback_messages(request: DraftRequest) -> list[AnyMessage]:
@@ -58,43 +55,67 @@ def inner_steps(chain: AnyRunnable) -> dict[str, AnyRunnable]:
         return {"bound": chain.bound}
     if isinstance(chain, RunnableSequence):
         return {str(position): step for position, step in enumerate(chain.steps)}
-    if isinstance(chain, RunnableParallel):
-        return dict(chain.steps__)
     if isinstance(chain, RunnableAssign):
         return {"mapper": chain.mapper}
-    return {}
+    return value_steps(chain)
 
 
-def visible_steps(chain: AnyRunnable) -> Iterator[AnyRunnable]:
-    """A chain and, at any depth, the steps that it shows."""
-    yield chain
-    for step in inner_steps(chain).values():
-        yield from visible_steps(step)
+def value_steps(chain: AnyRunnable) -> dict[str, AnyRunnable]:
+    """The steps that make values of an output by its keys; {} if the chain shows none."""
+    values = chain.mapper if isinstance(chain, RunnableAssign) else chain
+    return dict(values.steps__) if isinstance(values, RunnableParallel) else {}
 
 
-def find_model(chain: AnyRunnable) -> AnyRunnable | None:
-    """The last model that a chain shows, which writes its answer; None without one.
+def has_step_of(chain: AnyRunnable, *modules: str) -> bool:
+    """Whether the class of a step that a chain shows is from one of these modules."""
+    for parent in type(chain).__mro__:
+        if parent.__module__.startswith(modules):
+            return True
+    steps = inner_steps(chain).values()
+    return any(has_step_of(step, *modules) for step in steps)
+
+
+def find_model(chain: AnyRunnable, answer: ValueSelector = None) -> AnyRunnable | None:
+    """The model that `change_model` changes; None if the chain shows none.
 
     What is bound to the model is left out: tools and a form of replies would shape a
     verdict, too.
     """
-    model: AnyRunnable | None = None
-    for step in visible_steps(chain):
-        if is_model(step):
-            model = without_bindings(step)
-    return model
+    models: list[AnyRunnable] = []
+    change_model(chain, models.append, answer)
+    return bare_model(models[0]) if models else None
 
 
 def change_model(
-    chain: AnyRunnable, change: Callable[[AnyRunnable], AnyRunnable]
+    chain: AnyRunnable,
+    change: Callable[[AnyRunnable], AnyRunnable | None],
+    answer: ValueSelector = None,
 ) -> AnyRunnable | None:
-    """The chain with its last model changed; None if it shows no model."""
-    if is_model(chain):
+    """The chain with the model changed that writes the answer; None if it shows none.
+
+    The last one, but of an output with several values the one under the key ``answer``.
+    Where ``change`` returns None, the next one is tried.
+    """
+    if bare_model(chain):
         return change(chain)
     steps = inner_steps(chain)
+    answer_keys = (answer,) if isinstance(answer, str) else ANSWER_KEYS
     # Last step first: earlier models rewrite the question or route it.
-    for name in reversed(list(steps)):
-        new_step = change_model(steps[name], change)
+    names = list(reversed(steps))
+    if isinstance(chain, RunnableParallel):
+        names.sort(key=lambda name: name not in answer_keys)
+    others = [
+        name
+        for name, step in steps.items()
+        if value_steps(step).keys().isdisjoint(answer_keys)
+    ]
+    if len(others) < len(names):
+        # What is assigned beside the answer is no part of it.
+        names.sort(
+            key=lambda name: name in others and isinstance(steps[name], RunnableAssign)
+        )
+    for name in names:
+        new_step = change_model(steps[name], change, answer)
         if new_step is not None:
             return _with_step(chain, {**steps, name: new_step}, name)
     return None
@@ -103,7 +124,7 @@ def change_model(
 def _with_step(chain: Any, steps: dict[str, AnyRunnable], name: str) -> AnyRunnable:
     if isinstance(chain, RunnableSequence):
         return RunnableSequence(*steps.values(), name=chain.name)
-    if isinstance(chain, RunnableParallel):
-        return chain.model_copy(update={"steps__": steps})
-    changed_chain: AnyRunnable = chain.model_copy(update={name: steps[name]})
+    is_map = isinstance(chain, RunnableParallel)
+    update = {"steps__": steps} if is_map else {name: steps[name]}
+    changed_chain: AnyRunnable = chain.model_copy(update=update)
     return changed_chain

@@ -47,12 +47,7 @@ class Verifier:
     def __init__(
         self,
         *,
-        judge: Judge
-        | Utility
-        | Runnable[Any, Any]
-        | str
-        | Callable[..., Any]
-        | None = None,
+        judge: Judge | Utility | AnyRunnable | str | Callable[..., Any] | None = None,
         feedback: Feedback | None = None,
         limits: LoopLimits | None = None,
         budget: Budget | None = None,

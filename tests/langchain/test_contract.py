@@ -269,15 +269,12 @@ async def test_what_is_read_once_is_read_whole(is_sync, documents):
     assert outputs == outputs[:1] * 4
 
 
-def test_a_joint_rewrite_keeps_what_its_sources_agree_on():
-    documents = [
-        Document("one", id=name, metadata={"source": "x", "page": page})
-        for page, name in enumerate("ab")
-    ]
+def test_a_text_that_a_denoiser_wrote_from_several_documents_has_its_record_alone():
+    documents = [Document("one", id=name, metadata={"source": "x"}) for name in "ab"]
     compressor = DenoiseCompressor(denoiser=Answers(merge))
     [joint] = compressor.compress_documents(documents, "q")
-    others = joint.metadata.keys() - set(RECORD_KEYS)
-    assert (joint.id, others, joint.metadata["source"]) == ("joint", {"source"}, "x")
+    assert joint.id == "joint"
+    assert joint.metadata.keys() <= set(RECORD_KEYS)
     assert spans_in(joint.metadata) == {"a": [[0, 3]], "b": [[0, 3]]}
     assert joint.metadata["denoise_extractive"] is False
 

@@ -190,7 +190,7 @@ def test_an_agent_with_structured_answers_cannot_abstain():
 
 def test_an_agents_structured_answer_is_judged_by_the_same_fields():
     middleware = pytest.importorskip("langchain_denoise.middleware.verification")
-    response = middleware.ModelResponse(result=[AIMessage("")], structured_response=ONE)
+    response = middleware.AgentResponse(result=[AIMessage("")], structured_response=ONE)
     assert middleware.final_claims(response).text == TOWER
     named_value = middleware.final_claims(
         response, lambda found: {"confidence": found.confidence}

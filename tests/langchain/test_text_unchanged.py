@@ -17,7 +17,7 @@ from langchain_agents import both_ways, checked_events, run
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from denoise_core.augmenter.streaming import Finished
 from langchain_denoise import Verifier, verified
@@ -133,6 +133,68 @@ def test_feedback_is_for_the_last_model_whose_settings_stay():
     assert [message.type for message in first.calls[0]] == ["human"]
     assert [message.type for message in last.calls[0]] == ["human", "ai", "human"]
     assert changed_chain.last.kwargs == {"temperature": 0}
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_feedback_is_for_the_model_of_the_answer_and_not_for_what_is_beside_it(
+    is_named,
+):
+    """The title was asked for with the rejected answer, and the answer without feedback."""
+
+    def write(messages):
+        return PASSAGE if len(messages) > 1 else "It was completed in 1925."
+
+    answer, other = (
+        FunctionChatModel(reply=write),
+        FunctionChatModel(reply=lambda _: "t"),
+    )
+    question = RunnableLambda(lambda state: state["question"])
+    steps = {"reply" if is_named else "answer": question | answer | StrOutputParser()}
+    title = {"title": question | other}
+    verifier = Verifier(judge=lambda question, evidence, claim: claim in PASSAGE)
+    for chain in (
+        RunnablePassthrough.assign(**steps) | RunnablePassthrough.assign(**title),
+        RunnablePassthrough.assign(**steps, **title),
+        RunnableLambda(dict) | {**steps, **title},
+    ):
+        key = "reply" if is_named else None
+        checked = verified(chain, verifier, answer=key, evidence=evidence)
+        assert (
+            checked.invoke({"question": QUESTION})["denoise"]["outcome"] == "supported"
+        )
+        assert {len(messages) for messages in other.calls} == {1}
+        assert find_model(chain, key) is answer
+    # A value of the prompt that has an answer's name is none.
+    summary = {"text": question | other | StrOutputParser(), "question": question}
+    assert find_model(RunnableLambda(dict) | summary | str | answer) is answer
+    rewrite = RunnableLambda(str) | other | (lambda message: {"question": message.text})
+    assert (
+        find_model(rewrite | RunnablePassthrough.assign(reply=question | answer))
+        is answer
+    )
+
+
+@both_ways
+async def test_a_model_with_fallbacks_judges_and_reads_the_feedback(is_sync):
+    """The chain was taken for one without a model: nothing was judged."""
+
+    def fail(messages):
+        raise RuntimeError("overloaded")
+
+    def write(messages):
+        if "Judge an answer" in messages[-1].text:
+            verdict = "contradicted" if "1925" in messages[-1].text else "supported"
+            return f"1 {verdict} 1.1\nanswers"
+        return PASSAGE if "did not hold" in messages[-1].text else "Completed in 1925."
+
+    second = FunctionChatModel(reply=write)
+    first = FunctionChatModel(reply=fail).bind(tools=[])
+    model = first.with_fallbacks([second.bind(stop=["x"])])
+    returned = await run(verified(model, evidence=evidence), is_sync, QUESTION)
+    assert returned.text == PASSAGE
+    assert returned.response_metadata["denoise"]["outcome"] == "supported"
+    assert find_model(model).fallbacks == [second]
+    assert find_model(second.with_fallbacks([RunnableLambda(str)])) is None
 
 
 def test_a_string_is_a_string_and_carries_its_record():
