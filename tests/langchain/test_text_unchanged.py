@@ -135,51 +135,30 @@ def test_feedback_is_for_the_last_model_whose_settings_stay():
     assert changed_chain.last.kwargs == {"temperature": 0}
 
 
-@pytest.mark.parametrize("is_named", [True, False])
-def test_feedback_is_for_the_model_of_the_answer_and_not_for_what_is_beside_it(
-    is_named,
-):
+@pytest.mark.parametrize("key", ["answer", "reply"])
+def test_feedback_is_for_the_model_of_the_answer_and_not_for_what_is_beside_it(key):
     """The title was asked for with the rejected answer, and the answer without feedback."""
-
-    def write(messages):
-        return PASSAGE if len(messages) > 1 else "It was completed in 1925."
-
-    answer, other = (
-        FunctionChatModel(reply=write),
-        FunctionChatModel(reply=lambda _: "t"),
-    )
+    drafts = iter(["It was completed in 1925.", PASSAGE] * 2)
+    model = FunctionChatModel(reply=lambda messages: next(drafts))
+    other = FunctionChatModel(reply=lambda messages: "A title")
     question = RunnableLambda(lambda state: state["question"])
-    steps = {"reply" if is_named else "answer": question | answer | StrOutputParser()}
-    title = {"title": question | other}
+    answer, title = {key: question | model}, {"title": question | other}
     verifier = Verifier(judge=lambda question, evidence, claim: claim in PASSAGE)
-    for chain in (
-        RunnablePassthrough.assign(**steps) | RunnablePassthrough.assign(**title),
-        RunnablePassthrough.assign(**steps, **title),
-        RunnableLambda(dict) | {**steps, **title},
-    ):
-        key = "reply" if is_named else None
+    assign = RunnablePassthrough.assign
+    for chain in (assign(**answer) | assign(**title), assign(**answer, **title)):
         checked = verified(chain, verifier, answer=key, evidence=evidence)
-        assert (
-            checked.invoke({"question": QUESTION})["denoise"]["outcome"] == "supported"
-        )
-        assert {len(messages) for messages in other.calls} == {1}
-        assert find_model(chain, key) is answer
-    # A value of the prompt that has an answer's name is none.
-    summary = {"text": question | other | StrOutputParser(), "question": question}
-    assert find_model(RunnableLambda(dict) | summary | str | answer) is answer
-    rewrite = RunnableLambda(str) | other | (lambda message: {"question": message.text})
-    assert (
-        find_model(rewrite | RunnablePassthrough.assign(reply=question | answer))
-        is answer
-    )
+        record = checked.invoke({"question": QUESTION})["denoise"]
+        assert record["outcome"] == "supported"
+    assert {len(messages) for messages in other.calls} == {1}
+    # A value of a prompt is no answer, whatever its name; nor is a question written anew.
+    chain = assign(**{key: question | other}) | str | model
+    assert find_model(chain, key) is model
+    chain = question | other | (lambda message: {}) | assign(**answer)
+    assert find_model(chain) is model
 
 
-@both_ways
-async def test_a_model_with_fallbacks_judges_and_reads_the_feedback(is_sync):
+def test_a_model_with_fallbacks_judges_and_reads_the_feedback():
     """The chain was taken for one without a model: nothing was judged."""
-
-    def fail(messages):
-        raise RuntimeError("overloaded")
 
     def write(messages):
         if "Judge an answer" in messages[-1].text:
@@ -188,12 +167,12 @@ async def test_a_model_with_fallbacks_judges_and_reads_the_feedback(is_sync):
         return PASSAGE if "did not hold" in messages[-1].text else "Completed in 1925."
 
     second = FunctionChatModel(reply=write)
-    first = FunctionChatModel(reply=fail).bind(tools=[])
-    model = first.with_fallbacks([second.bind(stop=["x"])])
-    returned = await run(verified(model, evidence=evidence), is_sync, QUESTION)
+    first = FunctionChatModel(reply=lambda messages: 1 / 0)
+    model = first.bind(tools=[]).with_fallbacks([second.bind(stop=["x"])])
+    returned = verified(model, evidence=evidence).invoke(QUESTION)
     assert returned.text == PASSAGE
     assert returned.response_metadata["denoise"]["outcome"] == "supported"
-    assert find_model(model).fallbacks == [second]
+    assert find_model(model) == first.with_fallbacks([second])
     assert find_model(second.with_fallbacks([RunnableLambda(str)])) is None
 
 
