@@ -270,9 +270,10 @@ def request_settings(config: RunnableConfig | None) -> Record:
         return dict(_request_type().validate_python(request))
     except ValidationError as error:
         problem = error.errors()[0]
-        field_names = "".join(f": {name}" for name in problem["loc"][:1])
+        field_names = "".join(f": {name}" for name in problem["loc"])
         raise InputError(
-            f"configurable[{RECORD_KEY!r}]{field_names}={problem['input']!r}: {problem['msg']}"
+            f"configurable[{RECORD_KEY!r}]{field_names}={problem['input']!r}: "
+            f"{problem['msg']}; it takes {', '.join(RequestSettings.__annotations__)}"
         ) from error
 
 
