@@ -66,11 +66,9 @@ def read_documents(documents: Any, argument: str = "documents") -> list[Document
         if isinstance(item, dict) and "page_content" in item:
             document_list[position] = Document(**item)
         elif not isinstance(item, Document):
-            is_text = isinstance(item, str)
-            hint = "; a text is Document(page_content=text)" if is_text else ""
             raise InputError(
                 f"{argument}[{position}]: expected a langchain_core Document, "
-                f"got {type(item).__name__}{hint}"
+                f"got {type(item).__name__}; a text is Document(page_content=text)"
             )
     return document_list
 

@@ -1,4 +1,4 @@
-"""The user's last message, and what a model reads of a message instead of its content.
+"""Another text in a message, and what a model reads of one instead of its content.
 
 Messages of the model, of tools and of the system are never changed: the user's own
 messages pull an answer towards the user's opinion (System 2 Attention, section 1).
@@ -7,25 +7,15 @@ messages pull an answer towards the user's opinion (System 2 Attention, section 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 
 from denoise_core.runtime.record import RECORD_KEY
 from langchain_denoise.convert.messages import block_text
 from langchain_denoise.observe import Record
 
 MessageType = TypeVar("MessageType", bound=BaseMessage)
-
-
-def question_position(messages: Sequence[BaseMessage]) -> int | None:
-    """The index of the last user message with text; None if there is none."""
-    for position in reversed(range(len(messages))):
-        message = messages[position]
-        if isinstance(message, HumanMessage) and message.text.strip():
-            return position
-    return None
 
 
 def has_several_texts(message: BaseMessage) -> bool:

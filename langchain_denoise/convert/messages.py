@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
+    ToolMessage,
     convert_to_messages,
 )
 from langchain_core.runnables import RunnableConfig
@@ -122,6 +123,20 @@ def last_position(
     return None
 
 
+def question_position(messages: Sequence[BaseMessage]) -> int | None:
+    """The index of the user's last message; None if there is none.
+
+    One without text after a tool's result, such as an image, belongs to that result.
+    """
+    for position in reversed(range(len(messages))):
+        message = messages[position]
+        is_tools = isinstance(messages[max(position - 1, 0)], ToolMessage)
+        is_question = not is_tools or message.text.strip()
+        if isinstance(message, HumanMessage) and is_question:
+            return position
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ConversationTurn:
     """The last turn of a conversation.
@@ -139,7 +154,7 @@ class ConversationTurn:
     @staticmethod
     def from_messages(messages: Sequence[BaseMessage]) -> ConversationTurn:
         """The last turn of these messages."""
-        position = last_position(messages, HumanMessage)
+        position = question_position(messages)
         if position is None:
             return ConversationTurn((), None, messages)
         return ConversationTurn(

@@ -18,10 +18,10 @@ from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.chain_values import MESSAGES_KEY
 from langchain_denoise.convert.history import (
     has_current_view,
-    question_position,
     record_on_message,
     with_view,
 )
+from langchain_denoise.convert.messages import question_position
 from langchain_denoise.middleware.base import ViewMiddleware
 from langchain_denoise.observe import Record
 from langchain_denoise.s2a import S2AMessages

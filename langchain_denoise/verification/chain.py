@@ -262,7 +262,7 @@ class ChainDrafter(RecordedCall):
         output.
         """
         has_effects = has_step_of(self.settings.chain, GRAPH_MODULE, HISTORY_MODULE)
-        return self.tool_calls == 0 and not has_effects
+        return not (self.tool_calls or has_effects)
 
     def draft(self, request: DraftRequest) -> DraftReply:
         """Run the chain."""

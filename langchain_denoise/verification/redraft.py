@@ -71,8 +71,7 @@ def has_step_of(chain: AnyRunnable, *modules: str) -> bool:
     for parent in type(chain).__mro__:
         if parent.__module__.startswith(modules):
             return True
-    steps = inner_steps(chain).values()
-    return any(has_step_of(step, *modules) for step in steps)
+    return any(has_step_of(step, *modules) for step in inner_steps(chain).values())
 
 
 def find_model(chain: AnyRunnable, answer: ValueSelector = None) -> AnyRunnable | None:

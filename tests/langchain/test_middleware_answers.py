@@ -31,6 +31,7 @@ from recorded_runs import RunRecorder
 
 from denoise_core.augmenter import LoopLimits
 from langchain_denoise import Verifier
+from langchain_denoise.convert.messages import question_position
 from langchain_denoise.middleware import (
     S2AMiddleware,
     VerificationMiddleware,
@@ -269,3 +270,14 @@ def test_drafts_rejected_before_an_interrupt_count_towards_the_attempts():
         resumes += 1
     assert resumes < MAX_RESUMES
     assert not state["messages"][-1].tool_calls
+
+
+def test_an_image_after_a_tools_result_is_no_question():
+    """A tool that returns an image sends it as a message of the user: all evidence was gone."""
+    image = HumanMessage([{"type": "image", "url": "https://example.com/a.png"}])
+    found = ToolMessage(PARIS, tool_call_id="1")
+    turn = [*QUESTION_INPUT["messages"], calls("search", "1", query="capital"), found]
+    assert collect_evidence([*turn, image], "turn")
+    # A user's own image is a turn.
+    assert question_position([*turn, AIMessage(PARIS), image]) == 4
+    assert question_position([image, *turn[1:]]) == 0
