@@ -2,7 +2,7 @@
 
 For another draft the model that writes the answer reads, after its own prompt, the
 rejected draft and what is wrong with it. Retrievers, and models that rewrite the question
-or write something beside the answer, see the same input as before.
+or write something else than the answer, see the same input as before.
 """
 
 from __future__ import annotations
@@ -103,15 +103,17 @@ def change_model(
     names = list(reversed(steps))
     if isinstance(chain, RunnableParallel):
         names.sort(key=lambda name: name not in answer_keys)
-    others = [
+    other_steps = [
         name
         for name, step in steps.items()
         if value_steps(step).keys().isdisjoint(answer_keys)
     ]
-    if len(others) < len(names):
-        # What is assigned beside the answer is no part of it.
+    if len(other_steps) < len(names):
+        # What `assign` adds to the answer is no part of it.
         names.sort(
-            key=lambda name: name in others and isinstance(steps[name], RunnableAssign)
+            key=lambda name: (
+                name in other_steps and isinstance(steps[name], RunnableAssign)
+            )
         )
     for name in names:
         new_step = change_model(steps[name], change, answer)
