@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from langchain_core.callbacks import Callbacks
@@ -15,6 +15,7 @@ from denoise_core import DenoiseResult, Guard, InputError
 from denoise_core.ranking import keep_top, may_fill, order_by_score
 from denoise_core.runtime.record import result_summary
 from langchain_denoise.convert.documents import (
+    Documents,
     describe_value,
     passages_from_documents,
     read_documents,
@@ -22,6 +23,7 @@ from langchain_denoise.convert.documents import (
 )
 from langchain_denoise.observe import (
     AnyRunManager,
+    Fields,
     Record,
     RecordedCall,
     RecordedRunnable,
@@ -38,7 +40,7 @@ class DenoiseInput(TypedDict):
 
 
 class DenoiseCompressor(
-    Denoise, RecordedRunnable[DenoiseInput, list[Document]], BaseDocumentCompressor
+    Denoise, RecordedRunnable[DenoiseInput, Documents], BaseDocumentCompressor
 ):
     """Takes the noise out of retrieved documents.
 
@@ -81,8 +83,8 @@ class DenoiseCompressor(
         self,
         documents: Iterable[Document],
         query: str,
-        callbacks: Callbacks | None = None,
-    ) -> list[Document]:
+        callbacks: Callbacks = None,
+    ) -> Documents:
         return self.invoke(
             {"documents": documents, "query": query}, {"callbacks": callbacks}
         )
@@ -92,8 +94,8 @@ class DenoiseCompressor(
         self,
         documents: Iterable[Document],
         query: str,
-        callbacks: Callbacks | None = None,
-    ) -> list[Document]:
+        callbacks: Callbacks = None,
+    ) -> Documents:
         return await self.ainvoke(
             {"documents": documents, "query": query}, {"callbacks": callbacks}
         )
@@ -101,13 +103,13 @@ class DenoiseCompressor(
     @override
     def invoke(
         self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> list[Document]:
+    ) -> Documents:
         return super().invoke(_validate_input(input, kwargs), config)
 
     @override
     async def ainvoke(
         self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> list[Document]:
+    ) -> Documents:
         return await super().ainvoke(_validate_input(input, kwargs), config)
 
     def denoise_texts(self, input: Any) -> Any:
@@ -138,7 +140,7 @@ class _CompressorCall(RecordedCall):
     def __init__(
         self,
         settings: DenoiseCompressor,
-        input: Mapping[str, Any],
+        input: Fields,
         run: AnyRunManager,
         config: RunnableConfig,
     ) -> None:
@@ -147,7 +149,7 @@ class _CompressorCall(RecordedCall):
         self.settings = settings
         self.callback_run = run
         self.query: str = input["query"]
-        self.documents: list[Document] | None = input.get("documents")
+        self.documents: Documents | None = input.get("documents")
         if self.documents is not None:
             self.passages = passages_from_documents(
                 self.documents, settings.header_keys

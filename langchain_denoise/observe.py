@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from langchain_core.callbacks import (
@@ -23,6 +24,8 @@ EVENT_NAME = "denoise"
 SPAN_NAME = "denoise_record"
 
 Record = dict[str, Any]
+Fields: TypeAlias = Mapping[str, Any]
+"""A record, metadata or a state that is read and not changed."""
 RunRecord: TypeAlias = tuple[Record, Record]
 """The arguments of `emit_record`: what went in, and the record of what came of it."""
 AnyRunManager: TypeAlias = ParentRunManager | AsyncParentRunManager

@@ -22,7 +22,7 @@ from denoise_core.errors import ContractViolation
 from denoise_core.runtime.record import RECORD_KEY
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.documents import (
-    HEADER_KEYS,
+    Documents,
     describe_value,
     passages_from_documents,
     read_documents,
@@ -84,14 +84,14 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     @override
     def invoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> list[Document]:
+    ) -> Documents:
         # LangChain gives the config to no other method of a retriever.
         return super().invoke(input, config, call_config=config, **kwargs)
 
     @override
     async def ainvoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> list[Document]:
+    ) -> Documents:
         return await super().ainvoke(input, config, call_config=config, **kwargs)
 
     @override
@@ -102,7 +102,7 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun,
         call_config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> list[Document]:
+    ) -> Documents:
         config = patch_config(call_config, callbacks=run_manager.get_child())
         request, arguments = self._split_arguments(kwargs)
         retrieved = self.retriever.invoke(query, config, **arguments)
@@ -120,7 +120,7 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         run_manager: AsyncCallbackManagerForRetrieverRun,
         call_config: RunnableConfig | None = None,
         **kwargs: Any,
-    ) -> list[Document]:
+    ) -> Documents:
         config = patch_config(call_config, callbacks=run_manager.get_child())
         request, arguments = self._split_arguments(kwargs)
         retrieved = await self.retriever.ainvoke(query, config, **arguments)
@@ -186,7 +186,7 @@ class RetrieverAdapter:
     [('a', 'The tower is 330 m tall.')]
     """
 
-    def __init__(self, retriever: Runnable[str, list[Document]]) -> None:
+    def __init__(self, retriever: Runnable[str, Documents]) -> None:
         require_retriever(retriever)
         self.retriever = retriever
 
@@ -205,7 +205,7 @@ class RetrieverAdapter:
     def _to_passages(self, documents: Sequence[Document]) -> Sequence[Passage]:
         try:
             document_list = read_documents(documents, "found")
-            return passages_from_documents(document_list, HEADER_KEYS)
+            return passages_from_documents(document_list)
         except InputError as error:
             raise ContractViolation(
                 f"{type(self.retriever).__name__}: {error}"

@@ -18,10 +18,11 @@ from denoise_core.s2a.question import MESSAGE_ID
 from langchain_denoise.convert.chain_values import extract_messages
 from langchain_denoise.convert.history import (
     has_several_texts,
+    question_position,
     record_on_message,
     replace_message_text,
 )
-from langchain_denoise.convert.messages import question_position, read_messages
+from langchain_denoise.convert.messages import read_messages
 from langchain_denoise.models.chat_llm import as_llm
 from langchain_denoise.observe import (
     AnyRunManager,

@@ -37,7 +37,7 @@ from denoise_core._frameworks import (
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.runtime.record import RECORD_KEY
 from langchain_denoise.convert.documents import HEADER_KEYS, describe_value
-from langchain_denoise.observe import Record
+from langchain_denoise.observe import Fields, Record
 
 if TYPE_CHECKING:
     from langchain_core.cross_encoders import BaseCrossEncoder
@@ -200,7 +200,7 @@ class Denoise(BaseModel):
         self.denoiser_for({})
         return self
 
-    def denoiser_for(self, overrides: Mapping[str, Any]) -> Denoiser:
+    def denoiser_for(self, overrides: Fields) -> Denoiser:
         """The denoiser for one request.
 
         Args:
@@ -210,12 +210,10 @@ class Denoise(BaseModel):
             InputError: For a setting that does not fit the denoiser.
         """
         values = [getattr(self, name) for name in Denoise.model_fields]
-        built = self._built.denoiser_for(
-            values, lambda: self._build_denoiser(self._keep_settings({}))
-        )
+        built = self._built.denoiser_for(values, lambda: self._build_denoiser({}))
         denoiser: Denoiser = built
         if not overrides.keys().isdisjoint(KeepSettings._fields):
-            request_denoiser = self._build_denoiser(self._keep_settings(overrides))
+            request_denoiser = self._build_denoiser(overrides)
             if self.model is not None:
                 # What was learned of the model's replies holds for every request.
                 request_denoiser.llm = built.llm
@@ -223,7 +221,8 @@ class Denoise(BaseModel):
             denoiser = request_denoiser
         return denoiser
 
-    def _build_denoiser(self, settings: KeepSettings) -> Any:
+    def _build_denoiser(self, overrides: Fields) -> Any:
+        settings = self._keep_settings(overrides)
         if self.denoiser is not None:
             return with_keep_rule(self.denoiser, settings)
         if self.model is None:
@@ -234,7 +233,7 @@ class Denoise(BaseModel):
             as_llm(self.model), settings, has_context=True, on_error=self.on_error
         )
 
-    def _keep_settings(self, overrides: Mapping[str, Any]) -> KeepSettings:
+    def _keep_settings(self, overrides: Fields) -> KeepSettings:
         """How much is kept: one way of a request replaces those of the settings."""
         values = {}
         replaces_amount = not AMOUNT_SETTINGS.isdisjoint(overrides)
@@ -257,23 +256,26 @@ class Denoise(BaseModel):
         return scorer_denoiser(scorer, settings, whole_documents, self.top_n)
 
 
-def request_settings(config: RunnableConfig | None) -> Record:
+def request_settings(config: RunnableConfig) -> Record:
     """The settings of one request, from ``config["configurable"]["denoise"]``.
 
     Raises:
         InputError: For a setting that a request cannot override.
     """
-    request = ((config or {}).get("configurable") or {}).get(RECORD_KEY)
+    request = (config.get("configurable") or {}).get(RECORD_KEY)
     if request is None:
         return {}
     try:
         return dict(_request_type().validate_python(request))
     except ValidationError as error:
         problem = error.errors()[0]
-        field_names = "".join(f": {name}" for name in problem["loc"])
+        field_names = "".join(f": {name}" for name in problem["loc"][:1])
+        hint = ""
+        if problem["type"] == "extra_forbidden":
+            hint = f"; it takes {', '.join(RequestSettings.__annotations__)}"
         raise InputError(
             f"configurable[{RECORD_KEY!r}]{field_names}={problem['input']!r}: "
-            f"{problem['msg']}; it takes {', '.join(RequestSettings.__annotations__)}"
+            f"{problem['msg']}{hint}"
         ) from error
 
 

@@ -23,7 +23,7 @@ from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.tool_results import arguments_text
 from denoise_core.types import Provenance
 from langchain_denoise.convert.documents import (
-    HEADER_KEYS,
+    Documents,
     id_from_text,
     passages_from_documents,
     read_document_list,
@@ -32,14 +32,16 @@ from langchain_denoise.convert.documents import (
 from langchain_denoise.convert.history import record_on_message
 from langchain_denoise.convert.messages import (
     ConversationTurn,
+    Messages,
     block_text,
     is_role_pair,
     last_position,
     read_messages,
 )
-from langchain_denoise.observe import Record
+from langchain_denoise.observe import Fields, Record
 
 ValueSelector: TypeAlias = str | Callable[..., Any] | None
+Evidence: TypeAlias = tuple[RetrievedEvidence, ...]
 
 QUESTION_KEYS = ("question", "input", "query")
 ANSWER_KEYS = ("answer", "output", "result", "text")
@@ -100,7 +102,7 @@ def find_answer(output: Any) -> Any:
 
 def extract_evidence(
     chain_input: Any, output: Any, selector: ValueSelector
-) -> tuple[RetrievedEvidence, ...]:
+) -> Evidence:
     """The evidence, from the output or else from the input.
 
     The first of `documents_in_state`, or what the tools of this turn returned; there may
@@ -124,20 +126,18 @@ def extract_evidence(
     return ()
 
 
-def documents_in_state(state: Any) -> tuple[RetrievedEvidence, ...]:
+def documents_in_state(state: Any) -> Evidence:
     """The documents under each of `EVIDENCE_KEYS`; other values there are left out."""
-    evidence: list[RetrievedEvidence] = []
+    evidence: Evidence = ()
     for key in EVIDENCE_KEYS:
         value = state.get(key)
         with suppress(ValueError):  # the user's own value of this name
             if value:
                 evidence += documents_evidence(value)
-    return tuple(evidence)
+    return evidence
 
 
-def tools_evidence(
-    messages: Sequence[BaseMessage], *, all_turns: bool = False
-) -> tuple[RetrievedEvidence, ...]:
+def tools_evidence(messages: Messages, *, all_turns: bool = False) -> Evidence:
     """What each tool call brought, in order, with the words that it searched.
 
     The documents of a tool if it kept them, else its text. Of the current turn, or of
@@ -177,7 +177,7 @@ def tool_output_passages(
         text = "" if documents else str(output.text)
         documents = documents or search_result_documents(output)
         name, text_id = output.name, output.tool_call_id
-    passages = passages_from_documents(documents or (), HEADER_KEYS)
+    passages = passages_from_documents(documents or ())
     if isinstance(text, str) and text.strip():
         text_id = text_id or f"tool-{id_from_text(text)}"
         passage = Passage(text, text_id, metadata={"tool": name}, provenance=author)
@@ -185,7 +185,7 @@ def tool_output_passages(
     return passages
 
 
-def search_result_documents(message: ToolMessage) -> list[Document]:
+def search_result_documents(message: ToolMessage) -> Documents:
     """The search results in a tool's content, which it gives the provider to cite."""
     documents = []
     for block in message.content:
@@ -200,7 +200,7 @@ def search_result_documents(message: ToolMessage) -> list[Document]:
     return documents
 
 
-def documents_evidence(evidence: Any) -> tuple[RetrievedEvidence, ...]:
+def documents_evidence(evidence: Any) -> Evidence:
     """Documents, strings, or a single one of either, as evidence; () for none of them.
 
     Raises:
@@ -213,7 +213,7 @@ def documents_evidence(evidence: Any) -> tuple[RetrievedEvidence, ...]:
             Document(page_content=item) if isinstance(item, str) else item
             for item in items
         ]
-    passages = passages_from_documents(read_documents(items, "evidence"), HEADER_KEYS)
+    passages = passages_from_documents(read_documents(items, "evidence"))
     return (RetrievedEvidence(passages),) if passages else ()
 
 
@@ -329,7 +329,7 @@ def select_value(
     raise InputError(f"{missing}; keys: {key_names}; pass {argument}='key'")
 
 
-def _first_key(state: Mapping[str, Any], keys: Sequence[str]) -> str | None:
+def _first_key(state: Fields, keys: Sequence[str]) -> str | None:
     return next((key for key in keys if key in state), None)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic_core import to_jsonable_python
 
-from denoise_core.support.judging import ProviderCitation
 from langchain_denoise.convert.chain_values import (
     ANSWER_KEYS,
     EVIDENCE_KEYS,
@@ -26,7 +25,8 @@ from langchain_denoise.convert.chain_values import (
     select_value,
     value_text,
 )
-from langchain_denoise.convert.messages import message_citations
+from langchain_denoise.convert.messages import Citations, message_citations
+from langchain_denoise.observe import Fields
 
 NON_CLAIM_FIELDS = (
     "sources",
@@ -52,8 +52,8 @@ class ClaimedOutput:
     """
 
     text: str = ""
-    fields: Mapping[str, Any] | None = None
-    citations: tuple[ProviderCitation, ...] = ()
+    fields: Fields | None = None
+    citations: Citations = ()
     tool_calls: Sequence[Any] = ()
 
 
@@ -101,7 +101,7 @@ def extract_output_claims(output: Any, selector: ValueSelector) -> ClaimedOutput
     return ClaimedOutput(text, citations=citations, tool_calls=answer.tool_calls)
 
 
-def _fields_output(fields: Mapping[str, Any]) -> ClaimedOutput:
+def _fields_output(fields: Fields) -> ClaimedOutput:
     return ClaimedOutput(fields=to_jsonable_python(fields, fallback=str))
 
 
@@ -112,7 +112,7 @@ def _without_raw(output: Any) -> Any:
     return output
 
 
-def _answer_key(state: Mapping[str, Any], *, only_text: bool) -> str | None:
+def _answer_key(state: Fields, *, only_text: bool) -> str | None:
     """The key of the answer: a text, a message or, unless ``only_text``, an object."""
     for key in ANSWER_KEYS:
         value = state.get(key)

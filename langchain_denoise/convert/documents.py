@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
 
 from denoise_core import DenoiseResult, InputError, Passage, unique_ids
 from denoise_core._frameworks import copy_model
 from denoise_core.runtime.record import passage_record
-from langchain_denoise.observe import Record
+from langchain_denoise.observe import Fields, Record
+
+Documents: TypeAlias = list[Document]
 
 SCORE_KEY = "relevance_score"
 """Metadata key of a document's score, the one that LangChain's rerankers use."""
@@ -46,7 +48,7 @@ def describe_value(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def read_documents(documents: Any, argument: str = "documents") -> list[Document]:
+def read_documents(documents: Any, argument: str = "documents") -> Documents:
     """The documents of any iterable as a list; a generator is read once.
 
     A dict with ``page_content``, which is how a checkpoint or JSON stores a document,
@@ -73,7 +75,7 @@ def read_documents(documents: Any, argument: str = "documents") -> list[Document
     return document_list
 
 
-def read_document_list(value: Any) -> list[Document] | None:
+def read_document_list(value: Any) -> Documents | None:
     """The documents of a list that has nothing else; None for any other value."""
     if not isinstance(value, (list, tuple)) or not value:
         return None
@@ -89,7 +91,7 @@ def restore_documents(
     result: DenoiseResult,
     *,
     scores: bool,
-) -> list[Document]:
+) -> Documents:
     """The documents of a result.
 
     They are copies of the originals, of their type and with their id and metadata, with
@@ -104,12 +106,13 @@ def restore_documents(
     """
     original_passages = {passage.id: passage for passage in passages}
     original_documents = dict(zip(original_passages, documents, strict=True))
+    original_scores = {passage.id: passage.score for passage in passages}
     restored = []
     for kept_passage in result.passages:
         record = passage_record(kept_passage, original_passages, result)
         original = original_documents.get(kept_passage.id)
-        if original is None:  # a text that a denoiser wrote from several documents
-            original = Document(page_content="", id=kept_passage.id)
+        if original is None:
+            original = _joint_document(kept_passage, original_documents)
         metadata = {
             key: value
             for key, value in original.metadata.items()
@@ -118,7 +121,7 @@ def restore_documents(
         metadata |= flatten_record(record, scores=scores)
         score = kept_passage.score if scores else None
         # One that did not change stays in the form that the user gave it.
-        if score is not None and score != metadata.get(SCORE_KEY):
+        if score is not None and score != original_scores.get(kept_passage.id):
             metadata[SCORE_KEY] = float(score)
         # A copy keeps the type and extra fields of a user's own document class.
         update = {"page_content": kept_passage.text, "metadata": metadata}
@@ -127,7 +130,7 @@ def restore_documents(
 
 
 def passages_from_documents(
-    documents: Sequence[Document], header_keys: Sequence[str]
+    documents: Sequence[Document], header_keys: Sequence[str] = HEADER_KEYS
 ) -> tuple[Passage, ...]:
     """One passage per document, in order; ids are made unique.
 
@@ -138,8 +141,17 @@ def passages_from_documents(
     Raises:
         InputError: For a text that is not a string.
     """
-    pairs = zip(documents, unique_document_ids(documents), strict=True)
-    return tuple(passage_from_document(*pair, header_keys) for pair in pairs)
+    passages = []
+    document_ids = unique_document_ids(documents)
+    for document, document_id in zip(documents, document_ids, strict=True):
+        text = document.page_content
+        metadata = dict(document.metadata)
+        header = document_header(metadata, header_keys, text)
+        value: Any = metadata.get(SCORE_KEY)
+        has_score = isinstance(value, (int, float)) and not isinstance(value, bool)
+        score = float(value) if has_score else None
+        passages.append(Passage(text, document_id, score, metadata, header=header))
+    return tuple(passages)
 
 
 def unique_document_ids(documents: Sequence[Document]) -> list[str]:
@@ -166,23 +178,7 @@ def id_from_text(text: Any) -> str | None:
     return f"text-{digest[:16]}"
 
 
-def passage_from_document(
-    document: Document, document_id: str, header_keys: Sequence[str]
-) -> Passage:
-    """One document as a passage with this id."""
-    text = document.page_content
-    metadata = dict(document.metadata)
-    header = document_header(metadata, header_keys, text)
-    score: Any = metadata.get(SCORE_KEY)
-    has_score = isinstance(score, (int, float)) and not isinstance(score, bool)
-    return Passage(
-        text, document_id, float(score) if has_score else None, metadata, header=header
-    )
-
-
-def document_header(
-    metadata: Mapping[str, Any], keys: Sequence[str], text: str = ""
-) -> str:
+def document_header(metadata: Fields, keys: Sequence[str], text: str = "") -> str:
     r"""The values under the keys, one a line: the title alone, others after their key.
 
     Empty values are left out, and those that the text starts with. Items of a list are
@@ -204,7 +200,7 @@ def document_header(
     return "\n".join(lines)
 
 
-def flatten_record(record: Mapping[str, Any], *, scores: bool) -> Record:
+def flatten_record(record: Fields, *, scores: bool) -> Record:
     """A record as metadata under `RECORD_KEYS`: lists and dicts as JSON, no None."""
     metadata = {}
     # Without scores, what differs by query is left out, but for a warning.
@@ -221,3 +217,20 @@ def flatten_record(record: Mapping[str, Any], *, scores: bool) -> Record:
             value = json.dumps(value, ensure_ascii=False)
         metadata[key] = value
     return metadata
+
+
+def _joint_document(passage: Passage, originals: Mapping[str, Document]) -> Document:
+    """A document of one text from several, with the metadata they agree on."""
+    sources = [
+        originals[span.passage_id].metadata
+        for span in passage.source_spans
+        if span.passage_id in originals
+    ]
+    first, *other_documents = sources or [{}]
+    shared_metadata = {}
+    for key, value in first.items():
+        if all((key, value) in other.items() for other in other_documents):
+            shared_metadata[key] = value
+    # A score belongs to one document, not to the joint text.
+    shared_metadata.pop(SCORE_KEY, None)
+    return Document(page_content="", id=passage.id, metadata=shared_metadata)

@@ -1,4 +1,4 @@
-"""Another text in a message, and what a model reads of one instead of its content.
+"""The user's last message, and what a model reads of a message instead of its content.
 
 Messages of the model, of tools and of the system are never changed: the user's own
 messages pull an answer towards the user's opinion (System 2 Attention, section 1).
@@ -9,13 +9,19 @@ from __future__ import annotations
 import zlib
 from typing import Any, TypeVar
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from denoise_core.runtime.record import RECORD_KEY
-from langchain_denoise.convert.messages import block_text
+from langchain_denoise.convert.messages import Messages, block_text, last_position
 from langchain_denoise.observe import Record
 
 MessageType = TypeVar("MessageType", bound=BaseMessage)
+
+
+def question_position(messages: Messages) -> int | None:
+    """The index of the last user message with text; None if there is none."""
+    with_text = [message if message.text.strip() else None for message in messages]
+    return last_position(with_text, HumanMessage)
 
 
 def has_several_texts(message: BaseMessage) -> bool:

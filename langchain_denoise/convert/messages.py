@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
-    ToolMessage,
     convert_to_messages,
 )
 from langchain_core.runnables import RunnableConfig
@@ -19,6 +18,9 @@ from denoise_core import Message
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.judging import ProviderCitation
 from denoise_core.types import Role
+
+Messages: TypeAlias = Sequence[BaseMessage]
+Citations: TypeAlias = tuple[ProviderCitation, ...]
 
 NOSTREAM = "nostream"
 """LangGraph leaves calls with this tag out of a user's token stream."""
@@ -53,7 +55,7 @@ def to_langchain_messages(messages: Sequence[Message]) -> list[BaseMessage]:
     return convert_to_messages([(item.role, item.content) for item in messages])
 
 
-def to_core_messages(messages: Sequence[BaseMessage]) -> tuple[Message, ...]:
+def to_core_messages(messages: Messages) -> tuple[Message, ...]:
     """LangChain's messages as the core's: text only, without tool calls and results."""
     core_messages = []
     for message in messages:
@@ -69,7 +71,7 @@ def block_text(block: Any) -> str | None:
     return str(block.get("text", "")) if block.get("type") == "text" else None
 
 
-def message_citations(message: BaseMessage) -> tuple[ProviderCitation, ...]:
+def message_citations(message: BaseMessage) -> Citations:
     """What the model's provider cites, as ranges of the message's text.
 
     Read are LangChain's standard annotations that have a cited text; one without a
@@ -85,7 +87,7 @@ def message_citations(message: BaseMessage) -> tuple[ProviderCitation, ...]:
         return ()
 
 
-def _read_citations(message: BaseMessage) -> tuple[ProviderCitation, ...]:
+def _read_citations(message: BaseMessage) -> Citations:
     text = ""
     citations = []
     for block in message.content_blocks:
@@ -123,20 +125,6 @@ def last_position(
     return None
 
 
-def question_position(messages: Sequence[BaseMessage]) -> int | None:
-    """The index of the user's last message; None if there is none.
-
-    One without text after a tool's result, such as an image, belongs to that result.
-    """
-    for position in reversed(range(len(messages))):
-        message = messages[position]
-        is_tools = isinstance(messages[max(position - 1, 0)], ToolMessage)
-        is_question = not is_tools or message.text.strip()
-        if isinstance(message, HumanMessage) and is_question:
-            return position
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class ConversationTurn:
     """The last turn of a conversation.
@@ -147,14 +135,14 @@ class ConversationTurn:
         replies: The messages after it; all of a conversation without a question.
     """
 
-    history: Sequence[BaseMessage]
+    history: Messages
     question: BaseMessage | None
-    replies: Sequence[BaseMessage]
+    replies: Messages
 
     @staticmethod
-    def from_messages(messages: Sequence[BaseMessage]) -> ConversationTurn:
+    def from_messages(messages: Messages) -> ConversationTurn:
         """The last turn of these messages."""
-        position = question_position(messages)
+        position = last_position(messages, HumanMessage)
         if position is None:
             return ConversationTurn((), None, messages)
         return ConversationTurn(

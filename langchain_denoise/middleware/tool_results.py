@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, NotRequired, TypeAlias
 
-from langchain.agents.middleware import AgentState, ModelRequest
+from langchain.agents.middleware import AgentState
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain.tools import ToolRuntime
 from langchain_core.callbacks import BaseCallbackManager
@@ -46,7 +46,7 @@ from langchain_denoise.convert.chain_values import (
 from langchain_denoise.convert.documents import read_document_list
 from langchain_denoise.convert.history import shown_message
 from langchain_denoise.convert.messages import ConversationTurn
-from langchain_denoise.middleware.base import ViewMiddleware
+from langchain_denoise.middleware.base import AgentRequest, ViewMiddleware
 from langchain_denoise.middleware.tool_messages import (
     CutPlace,
     MessageCut,
@@ -169,7 +169,7 @@ class DenoiseToolResults(ViewMiddleware):
         return self._finish(tool_return, contents, results, request)
 
     @override
-    def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def change_request(self, request: AgentRequest) -> AgentRequest:
         """The request with the short form of each result.
 
         Raises:
@@ -179,7 +179,7 @@ class DenoiseToolResults(ViewMiddleware):
         self._check_names(request)
         return super().change_request(request)
 
-    def _check_names(self, request: ModelRequest[Any]) -> None:
+    def _check_names(self, request: AgentRequest) -> None:
         if self._has_checked_names:
             return
         # What is no `BaseTool` runs at the model's provider, and its results are not seen.

@@ -5,11 +5,10 @@ The conversation itself keeps them unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from langchain.agents.middleware import AgentState
-from langchain_core.messages import AnyMessage, BaseMessage
+from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
 from typing_extensions import override
 
@@ -18,10 +17,11 @@ from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.chain_values import MESSAGES_KEY
 from langchain_denoise.convert.history import (
     has_current_view,
+    question_position,
     record_on_message,
     with_view,
 )
-from langchain_denoise.convert.messages import question_position
+from langchain_denoise.convert.messages import Messages
 from langchain_denoise.middleware.base import ViewMiddleware
 from langchain_denoise.observe import Record
 from langchain_denoise.s2a import S2AMessages
@@ -76,9 +76,7 @@ def _pending_messages(state: AgentState[Any]) -> list[AnyMessage]:
     return messages
 
 
-def _state_update(
-    originals: Sequence[BaseMessage], denoised: Sequence[BaseMessage]
-) -> Record:
+def _state_update(originals: Messages, denoised: Messages) -> Record:
     """The question with its denoised text as a view; an unchanged one has a view too."""
     position = question_position(originals) or 0
     original = originals[position]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args
 
@@ -29,11 +30,15 @@ from denoise_core import InputError, Passage, Reply
 from denoise_core._frameworks import check_choice
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
+from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.fallbacks import log_fallback
+from denoise_core.text.words import content_words
 from langchain_denoise.convert.chain_values import (
     EVIDENCE_KEYS,
+    Evidence,
+    as_mapping,
     attach_record,
     documents_evidence,
     documents_in_state,
@@ -46,6 +51,7 @@ from langchain_denoise.convert.claims import (
 )
 from langchain_denoise.convert.messages import (
     ConversationTurn,
+    Messages,
     internal_config,
     last_position,
     to_core_messages,
@@ -67,7 +73,7 @@ from langchain_denoise.verification.verifier import (
     verifier_or_default,
 )
 
-EvidenceFunction: TypeAlias = Callable[[Sequence[BaseMessage]], Any]
+EvidenceFunction: TypeAlias = Callable[[Messages], Any]
 EvidenceScope = Literal["turn", "conversation", "prompt"]
 VerifiedResponse: TypeAlias = AgentResponse | ExtendedModelResponse[Any]
 
@@ -338,9 +344,10 @@ class ModelDrafter:
 
 def has_answer(response: AgentResponse) -> bool:
     """Whether there is something to judge: an object, or a text without tool calls."""
+    if response.structured_response is not None:
+        return True
     claims = final_claims(response)
-    has_text = bool(claims and claims.text.strip())
-    return has_text or response.structured_response is not None
+    return bool(claims and claims.text.strip())
 
 
 def final_claims(
@@ -349,7 +356,9 @@ def final_claims(
     """What is judged of a final answer, which may be blank; None if it calls tools."""
     structured = response.structured_response
     if structured is not None:
-        return extract_output_claims(structured, answer)
+        if isinstance(as_mapping(structured), Mapping):
+            return extract_output_claims(structured, answer)
+        return ClaimedOutput(json.dumps(structured, default=str))
     # Several messages are a call of tools in progress, not an answer.
     if len(response.result) != 1:
         return None
@@ -360,11 +369,12 @@ def final_claims(
 
 
 def collect_evidence(
-    messages: Sequence[BaseMessage], source: EvidenceFunction | EvidenceScope
-) -> tuple[RetrievedEvidence, ...]:
+    messages: Messages, source: EvidenceFunction | EvidenceScope
+) -> Evidence:
     """What the tools found, each with its search text.
 
-    Without the results of a search for the words of a draft that was rejected before it.
+    Without the results of a search for the words of a rejected draft. What was found
+    before the first rejection stays.
     """
     if callable(source):
         return documents_evidence(source(messages))
@@ -372,14 +382,19 @@ def collect_evidence(
     evidence = tools_evidence(messages, all_turns=all_turns)
     rejected_texts, first_position = earlier_rejections(messages)
     earlier = tools_evidence(messages[:first_position], all_turns=all_turns)
-    known_texts = [search.query or "" for search in earlier]
-    known_texts += [
-        str(item.text) for item in messages if isinstance(item, HumanMessage)
-    ]
-    return drop_contaminated_searches(" ".join(known_texts), evidence, rejected_texts)
+    user_texts = [item.text for item in messages if isinstance(item, HumanMessage)]
+    known_words = content_words(" ".join(user_texts))
+    for search in earlier:
+        found_text = " ".join(map(with_title_line, search.passages))
+        # A word that the model searched is no more known because a tool repeats it.
+        found_words = set(content_words(found_text))
+        known_words += found_words.difference(content_words(search.query or ""))
+    return earlier + drop_contaminated_searches(
+        " ".join(known_words), evidence[len(earlier) :], rejected_texts
+    )
 
 
-def earlier_rejections(messages: Sequence[BaseMessage]) -> tuple[list[str], int]:
+def earlier_rejections(messages: Messages) -> tuple[list[str], int]:
     """The drafts rejected earlier in this turn, and the index where the first was."""
     texts = []
     first_position = len(messages)

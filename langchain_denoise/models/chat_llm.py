@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -21,6 +21,7 @@ from denoise_core.errors import ContractViolation
 from langchain_denoise.convert.documents import describe_value
 from langchain_denoise.convert.messages import internal_config, to_langchain_messages
 from langchain_denoise.models.bindings import AnyRunnable
+from langchain_denoise.observe import Fields
 
 _log = logging.getLogger("denoise.langchain")
 
@@ -83,9 +84,7 @@ class ChatModelLLM:
         prompt = to_langchain_messages(messages)
         return reply_from_message(await self.model.ainvoke(prompt, internal_config()))
 
-    def complete_json(
-        self, messages: Sequence[Message], schema: Mapping[str, Any]
-    ) -> Reply:
+    def complete_json(self, messages: Sequence[Message], schema: Fields) -> Reply:
         """As `complete`; the text is JSON by the schema if the model supports it."""
         if self.structured is not False:
             prompt = to_langchain_messages(messages)
@@ -100,7 +99,7 @@ class ChatModelLLM:
         return reply
 
     async def acomplete_json(
-        self, messages: Sequence[Message], schema: Mapping[str, Any]
+        self, messages: Sequence[Message], schema: Fields
     ) -> Reply:
         """`complete_json` for async."""
         if self.structured is not False:
@@ -114,7 +113,7 @@ class ChatModelLLM:
         self._switch_to_text("takes no form of JSON")
         return reply
 
-    def _with_schema(self, schema: Mapping[str, Any]) -> AnyRunnable:
+    def _with_schema(self, schema: Fields) -> AnyRunnable:
         # LangChain needs a name for the schema.
         named_schema = {"title": "reply", "description": "The reply.", **schema}
         model = cast(BaseChatModel, self.model)
@@ -132,10 +131,11 @@ class ChatModelLLM:
     def _switch_to_text(self, reason: str) -> None:
         if self.structured is None:
             self.structured = False
-            model_name = type(self.model).__name__
-            _log.info("%s %s: asked for text from now on", model_name, reason)
+            _log.info(
+                "%s %s: asked for text from now on", type(self.model).__name__, reason
+            )
 
-    def _json_reply(self, answer: Mapping[str, Any]) -> Reply:
+    def _json_reply(self, answer: Fields) -> Reply:
         """The parsed object of an ``include_raw`` answer as JSON, else the raw text."""
         raw_reply = reply_from_message(answer["raw"])
         if answer["parsed"] is None:

@@ -18,16 +18,14 @@ from typing_extensions import override
 
 from denoise_core import Passage, Usage
 from denoise_core.augmenter.drafting import RetrievedEvidence
-from denoise_core.support.judging import ProviderCitation
 from denoise_core.tool_results import arguments_text
 from denoise_core.types import Provenance
 from langchain_denoise.convert.chain_values import tool_output_passages
 from langchain_denoise.convert.documents import (
-    HEADER_KEYS,
     passages_from_documents,
     read_documents,
 )
-from langchain_denoise.convert.messages import message_citations
+from langchain_denoise.convert.messages import Citations, message_citations
 from langchain_denoise.models.chat_llm import reply_from_message
 
 
@@ -54,7 +52,7 @@ class EvidenceHandler(BaseCallbackHandler):
         self.model_calls = 0
         self.tool_calls = 0
         # By the text of the reply: what follows the model often keeps only the text.
-        self.citations: dict[str, tuple[ProviderCitation, ...]] = {}
+        self.citations: dict[str, Citations] = {}
         self._reported_usages: list[Usage] = []
         self._runs: dict[UUID, _CallbackRun] = {}
         self._lock = threading.Lock()
@@ -140,7 +138,7 @@ class EvidenceHandler(BaseCallbackHandler):
         outer_kinds = {outer.kind for outer in self._enclosing_runs(run.parent_id)}
         if "retriever" not in outer_kinds:
             document_list = read_documents(documents, "found")
-            passages = passages_from_documents(document_list, HEADER_KEYS)
+            passages = passages_from_documents(document_list)
             self._add_evidence(passages, run.query)
 
     @override

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -16,17 +16,18 @@ from denoise_core.augmenter import (
     LoopLimits,
     Utility,
 )
-from denoise_core.augmenter.drafting import RetrievedEvidence
 from denoise_core.augmenter.drafting.conversation import (
     cited_state,
     conversation_evidence,
 )
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.traces.record import answer_record, claims_record
-from denoise_core.augmenter.utility import JUDGE_OFF, When, as_utility
+from denoise_core.augmenter.utility import JUDGE_OFF, When
 from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
+from langchain_denoise.convert.chain_values import Evidence
+from langchain_denoise.convert.messages import Messages
 from langchain_denoise.models.bindings import AnyRunnable
 from langchain_denoise.models.chat_llm import ChatModelLLM, as_llm
 from langchain_denoise.observe import Record
@@ -67,8 +68,10 @@ class Verifier:
                 judged; None judges everything.
             task: The texts that are sent when abstaining.
         """
+        if isinstance(judge, (Runnable, str)) and judge != JUDGE_OFF:
+            judge = LLMJudge(as_llm(judge, "judge"))
         self.loop = Augmenter(
-            judge=None if judge is None else utility_from_judge(judge),
+            judge=judge,
             feedback=feedback,
             limits=limits,
             budget=budget,
@@ -104,20 +107,9 @@ def verifier_or_default(verifier: Verifier | None) -> Verifier:
     return verifier
 
 
-def utility_from_judge(judge: Any) -> Utility:
-    """The loop's utility for a judge of any kind.
-
-    Raises:
-        InputError: For an object that cannot judge.
-    """
-    if isinstance(judge, (Runnable, str)) and judge != JUDGE_OFF:
-        return as_utility(LLMJudge(as_llm(judge, "judge")))
-    return as_utility(judge)
-
-
 def earlier_evidence(
-    messages: Sequence[BaseMessage],
-) -> tuple[RetrievedEvidence, ...]:
+    messages: Messages,
+) -> Evidence:
     """What the conversation's earlier answers rested on, from their records."""
     records = map(stored_record, reversed(messages))
     return conversation_evidence([record.get(CITED_KEY) for record in records])

@@ -18,7 +18,7 @@ from chain_parts import (
     s2a,
     s2a_with,
 )
-from langchain_agents import both_ways, run
+from langchain_agents import both_ways, keep_only, run
 from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
 from langchain_core.documents import Document
@@ -269,14 +269,24 @@ async def test_what_is_read_once_is_read_whole(is_sync, documents):
     assert outputs == outputs[:1] * 4
 
 
-def test_a_text_that_a_denoiser_wrote_from_several_documents_has_its_record_alone():
-    documents = [Document("one", id=name, metadata={"source": "x"}) for name in "ab"]
+def test_a_joint_rewrite_keeps_what_its_sources_agree_on():
+    documents = [
+        Document("one", id=name, metadata={"source": "x", "page": page})
+        for page, name in enumerate("ab")
+    ]
     compressor = DenoiseCompressor(denoiser=Answers(merge))
     [joint] = compressor.compress_documents(documents, "q")
-    assert joint.id == "joint"
-    assert joint.metadata.keys() <= set(RECORD_KEYS)
+    others = joint.metadata.keys() - set(RECORD_KEYS)
+    assert (joint.id, others, joint.metadata["source"]) == ("joint", {"source"}, "x")
     assert spans_in(joint.metadata) == {"a": [[0, 3]], "b": [[0, 3]]}
     assert joint.metadata["denoise_extractive"] is False
+
+
+def test_a_score_replaces_a_value_that_only_equals_it():
+    document = Document("one", metadata={"relevance_score": True})
+    compressor = DenoiseCompressor(denoiser=keep_only("one"))
+    [scored] = compressor.compress_documents([document], "q")
+    assert scored.metadata["relevance_score"] is not True
 
 
 def test_a_denoiser_of_the_settings_is_built_once():

@@ -82,11 +82,12 @@ def test_what_is_learned_of_the_model_holds_for_the_next_call():
 def test_images_stay():
     image = {"type": "image", "url": "https://example.org/map.png"}
     message = HumanMessage([{"type": "text", "text": LEADING}, image])
-    [run_output] = cleared([message])
+    run_output, last = cleared([message, HumanMessage([image])])
     assert run_output.content == [
         {"type": "text", "text": NEUTRAL},
         image,
     ]
+    assert last.content == [image]
 
 
 def test_several_blocks_of_text_are_kept_as_they_were(caplog):

@@ -196,6 +196,9 @@ def test_an_agents_structured_answer_is_judged_by_the_same_fields():
         response, lambda found: {"confidence": found.confidence}
     )
     assert named_value.fields == {"confidence": 0.9}
+    # A schema may be of a list.
+    response.structured_response = ["1889"]
+    assert middleware.final_claims(response).text == '["1889"]'
 
 
 @pytest.mark.parametrize("show", ["draft", "checked"])

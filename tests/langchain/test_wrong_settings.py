@@ -110,14 +110,10 @@ def test_a_wrong_setting_of_a_compressor(settings, message):
     ],
 )
 def test_a_slip_in_one_request(asked_input):
+    """A wrong name is told the right ones, a wrong value is not."""
     better = DenoiseCompressor(denoiser=END)
     chain_input = {"documents": SOURCE_DOCUMENTS, "query": "q"}
-    with pytest.raises(ValueError, match=next(iter(asked_input))):
+    [name] = asked_input
+    with pytest.raises(ValueError, match=name) as raised:
         better.invoke(chain_input, {"configurable": {"denoise": asked_input}})
-
-
-def test_a_request_with_a_name_of_no_setting_is_told_the_names():
-    """A retriever's ``k`` is ``top_n`` here, which the error did not say."""
-    config = {"configurable": {"denoise": {"k": 3}}}
-    with pytest.raises(ValueError, match=r"k=3: .* it takes keep, .* top_n"):
-        DenoiseCompressor().invoke({"documents": [], "query": "q"}, config)
+    assert ("it takes keep" in str(raised.value)) is (name == "ordr")
