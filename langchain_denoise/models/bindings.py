@@ -26,7 +26,8 @@ def bare_model(runnable: Any) -> Any:
     """
     inner = without_bindings(runnable)
     if isinstance(inner, RunnableWithFallbacks):
-        models = list(map(bare_model, inner.runnables))
-        update = {"runnable": models[0], "fallbacks": models[1:]}
-        return inner.model_copy(update=update) if all(models) else None
+        first, *fallbacks = map(bare_model, inner.runnables)
+        if first is None or None in fallbacks:
+            return None
+        return inner.model_copy(update={"runnable": first, "fallbacks": fallbacks})
     return inner if isinstance(inner, BaseLanguageModel) else None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, RunnableGenerator
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.config import merge_configs
@@ -35,6 +34,7 @@ from langchain_denoise.convert.chain_values import EVIDENCE_KEYS, ValueSelector
 from langchain_denoise.convert.claims import extract_output_claims
 from langchain_denoise.convert.messages import (
     ConversationTurn,
+    Messages,
     internal_config,
     to_core_messages,
 )
@@ -50,6 +50,7 @@ from langchain_denoise.observe import (
 )
 from langchain_denoise.verification.evidence import EvidenceHandler
 from langchain_denoise.verification.redraft import (
+    answer_keys,
     change_model,
     feedback_messages,
     find_model,
@@ -151,7 +152,9 @@ class VerifiedRunnable(RecordedRunnable[Any, Any]):
     @override
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
-        self._loop = self.verifier.loop_for(find_model(self.chain, self.answer))
+        self._loop = self.verifier.loop_for(
+            find_model(self.chain, answer_keys(self.answer))
+        )
         unsupported = self.verifier.limits.unsupported
         if callable(self.answer) and unsupported != "send":
             raise InputError(
@@ -228,7 +231,7 @@ class ChainDrafter(RecordedCall):
         self.tool_calls = 0
         self.error: Exception | None = None
         self.question = chain_values.extract_question(chain_input, settings.question)
-        messages: Sequence[BaseMessage] = ()
+        messages: Messages = ()
         if not callable(settings.question):
             state = chain_values.as_mapping(chain_input)
             messages = chain_values.extract_messages(state) or ()
@@ -346,7 +349,7 @@ class ChainDrafter(RecordedCall):
         redrafting_chain = change_model(
             chain,
             lambda model: with_feedback(model, messages),
-            self.settings.answer,
+            answer_keys(self.settings.answer),
         )
         if redrafting_chain is None:
             log_fallback("verified", NO_MODEL, "it is run again without feedback")

@@ -55,15 +55,11 @@ def inner_steps(chain: AnyRunnable) -> dict[str, AnyRunnable]:
         return {"bound": chain.bound}
     if isinstance(chain, RunnableSequence):
         return {str(position): step for position, step in enumerate(chain.steps)}
+    if isinstance(chain, RunnableParallel):
+        return dict(chain.steps__)
     if isinstance(chain, RunnableAssign):
         return {"mapper": chain.mapper}
-    return value_steps(chain)
-
-
-def value_steps(chain: AnyRunnable) -> dict[str, AnyRunnable]:
-    """The steps that make values of an output by its keys; {} if the chain shows none."""
-    values = chain.mapper if isinstance(chain, RunnableAssign) else chain
-    return dict(values.steps__) if isinstance(values, RunnableParallel) else {}
+    return {}
 
 
 def has_step_of(chain: AnyRunnable, *modules: str) -> bool:
@@ -74,49 +70,67 @@ def has_step_of(chain: AnyRunnable, *modules: str) -> bool:
     return any(has_step_of(step, *modules) for step in inner_steps(chain).values())
 
 
-def find_model(chain: AnyRunnable, answer: ValueSelector = None) -> AnyRunnable | None:
+def answer_keys(answer: ValueSelector) -> Sequence[str]:
+    """The keys that an output's answer may have; () if a function finds it."""
+    if callable(answer):
+        return ()
+    return ANSWER_KEYS if answer is None else (answer,)
+
+
+def answer_step(chain: AnyRunnable, key: str) -> str | None:
+    """The name of the step that puts a value under this key of a chain's output.
+
+    None if the chain does not show one, as before a function that makes another output.
+    """
+    steps = inner_steps(chain)
+    if isinstance(chain, RunnableParallel):
+        return key if key in steps else None
+    for name, step in reversed(steps.items()):
+        if answer_step(step, key) is not None:
+            return name
+        # What `assign` adds leaves the values before it in the output.
+        if not isinstance(step, RunnableAssign):
+            break
+    return None
+
+
+def find_model(
+    chain: AnyRunnable, keys: Sequence[str] = ANSWER_KEYS
+) -> AnyRunnable | None:
     """The model that `change_model` changes; None if the chain shows none.
 
     What is bound to the model is left out: tools and a form of replies would shape a
     verdict, too.
     """
     models: list[AnyRunnable] = []
-    change_model(chain, models.append, answer)
-    return bare_model(models[0]) if models else None
+
+    def note_model(model: AnyRunnable) -> AnyRunnable:
+        models.append(bare_model(model))
+        return model
+
+    change_model(chain, note_model, keys)
+    return models[0] if models else None
 
 
 def change_model(
     chain: AnyRunnable,
-    change: Callable[[AnyRunnable], AnyRunnable | None],
-    answer: ValueSelector = None,
+    change: Callable[[AnyRunnable], AnyRunnable],
+    keys: Sequence[str] = ANSWER_KEYS,
 ) -> AnyRunnable | None:
     """The chain with the model changed that writes the answer; None if it shows none.
 
-    The last one, but of an output with several values the one under the key ``answer``.
-    Where ``change`` returns None, the next one is tried.
+    It is the one that writes the value under the first of these keys, or else the last.
     """
     if bare_model(chain):
         return change(chain)
     steps = inner_steps(chain)
-    answer_keys = (answer,) if isinstance(answer, str) else ANSWER_KEYS
+    shown_names = [answer_step(chain, key) for key in keys]
+    answer_names = [name for name in shown_names if name][:1]
     # Last step first: earlier models rewrite the question or route it.
-    names = list(reversed(steps))
-    if isinstance(chain, RunnableParallel):
-        names.sort(key=lambda name: name not in answer_keys)
-    other_steps = [
-        name
-        for name, step in steps.items()
-        if value_steps(step).keys().isdisjoint(answer_keys)
-    ]
-    if len(other_steps) < len(names):
-        # What `assign` adds to the answer is no part of it.
-        names.sort(
-            key=lambda name: (
-                name in other_steps and isinstance(steps[name], RunnableAssign)
-            )
-        )
-    for name in names:
-        new_step = change_model(steps[name], change, answer)
+    for name in answer_names + list(reversed(steps)):
+        # The values of any other step are not in the output.
+        step_keys = keys if name in answer_names else ()
+        new_step = change_model(steps[name], change, step_keys)
         if new_step is not None:
             return _with_step(chain, {**steps, name: new_step}, name)
     return None

@@ -1,6 +1,7 @@
 """`verified(chain)` returns and streams what the chain wrote, whatever a judge says; the chain's model judges."""
 
 import copy
+from operator import itemgetter
 
 import pytest
 from answer_forms import (
@@ -24,7 +25,6 @@ from langchain_denoise import Verifier, verified
 from langchain_denoise.verification.redraft import (
     change_model,
     find_model,
-    with_feedback,
 )
 from langchain_denoise.verification.verifier import earlier_evidence
 
@@ -60,6 +60,7 @@ def test_the_last_step_that_is_a_model_is_found_without_its_bindings():
     model = FunctionChatModel(reply=says_year)
     with_tools = model.bind(tools=[{"name": "t"}], tool_choice="t").with_retry()
     assert find_model(FunctionChatModel(reply=str) | with_tools) is model
+    assert change_model(with_tools, lambda model: model) is with_tools
     assert find_model(RunnableLambda(lambda question: model.invoke(question))) is None
 
 
@@ -124,53 +125,37 @@ async def test_streamed_equals_returned_equals_written(judge_name, is_sync):
         assert isinstance(last, Finished)
 
 
-def test_feedback_is_for_the_last_model_whose_settings_stay():
-    first, last = (FunctionChatModel(reply=says_year) for _ in range(2))
-    chain = first | (lambda message: message.text) | last.bind(temperature=0)
-    messages = [AIMessage("It was 1912."), HumanMessage("Not found.")]
-    changed_chain = change_model(chain, lambda model: with_feedback(model, messages))
-    changed_chain.invoke(QUESTION)
-    assert [message.type for message in first.calls[0]] == ["human"]
-    assert [message.type for message in last.calls[0]] == ["human", "ai", "human"]
-    assert changed_chain.last.kwargs == {"temperature": 0}
-
-
-@pytest.mark.parametrize("key", ["answer", "reply"])
-def test_feedback_is_for_the_model_of_the_answer_and_not_for_what_is_beside_it(key):
+def test_feedback_is_for_the_model_that_writes_the_answer():
     """The title was asked for with the rejected answer, and the answer without feedback."""
-    drafts = iter(["It was completed in 1925.", PASSAGE] * 2)
-    model = FunctionChatModel(reply=lambda messages: next(drafts))
-    other = FunctionChatModel(reply=lambda messages: "A title")
-    question = RunnableLambda(lambda state: state["question"])
-    answer, title = {key: question | model}, {"title": question | other}
-    verifier = Verifier(judge=lambda question, evidence, claim: claim in PASSAGE)
+    model = FunctionChatModel(reply=says_year)
+    other = FunctionChatModel(reply=says_year)
+    question = RunnableLambda(itemgetter("question"))
+    right = question | model
+    beside = question | other
+    reply = itemgetter("reply")
     assign = RunnablePassthrough.assign
-    for chain in (assign(**answer) | assign(**title), assign(**answer, **title)):
-        checked = verified(chain, verifier, answer=key, evidence=evidence)
-        record = checked.invoke({"question": QUESTION})["denoise"]
-        assert record["outcome"] == "supported"
+    # Where a later step, or a function of the user's, picks a value, the last model is right.
+    later = assign(text=beside, reply=right)
+    verifier = Verifier(judge=lambda *_: False)
+    for chain, answer in (
+        (beside | str | model, None),
+        (later, reply),
+        (later | reply, None),
+        (assign(answer=right) | assign(text=beside), None),
+        (assign(reply=right, title=beside), "reply"),
+    ):
+        checked = verified(chain, verifier, answer=answer, evidence=evidence)
+        checked.invoke({"question": QUESTION})
+        assert len(model.calls[-1]) == 3
     assert {len(messages) for messages in other.calls} == {1}
-    # A value of a prompt is no answer, whatever its name; nor is a question written anew.
-    chain = assign(**{key: question | other}) | str | model
-    assert find_model(chain, key) is model
-    chain = question | other | (lambda message: {}) | assign(**answer)
-    assert find_model(chain) is model
 
 
-def test_a_model_with_fallbacks_judges_and_reads_the_feedback():
+def test_a_model_with_fallbacks_judges():
     """The chain was taken for one without a model: nothing was judged."""
-
-    def write(messages):
-        if "Judge an answer" in messages[-1].text:
-            verdict = "contradicted" if "1925" in messages[-1].text else "supported"
-            return f"1 {verdict} 1.1\nanswers"
-        return PASSAGE if "did not hold" in messages[-1].text else "Completed in 1925."
-
-    second = FunctionChatModel(reply=write)
-    first = FunctionChatModel(reply=lambda messages: 1 / 0)
+    second = FunctionChatModel(reply=writer_and_judge(PASSAGE))
+    first = FunctionChatModel(reply=int)  # fails
     model = first.bind(tools=[]).with_fallbacks([second.bind(stop=["x"])])
     returned = verified(model, evidence=evidence).invoke(QUESTION)
-    assert returned.text == PASSAGE
     assert returned.response_metadata["denoise"]["outcome"] == "supported"
     assert find_model(model) == first.with_fallbacks([second])
 
