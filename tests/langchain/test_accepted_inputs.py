@@ -115,7 +115,8 @@ def test_top_n_beside_keep_is_top_n_but_a_threshold_is_a_threshold(settings, cou
 
 
 def test_titles_and_named_metadata_are_read_with_the_text():
-    read_value, tower = [], {"title": "Eiffel Tower"}
+    read_value = []
+    tower = {"title": "Eiffel Tower"}
     documents = [
         Document(
             page_content="It is tall.",

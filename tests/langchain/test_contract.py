@@ -283,7 +283,8 @@ def test_a_joint_rewrite_keeps_what_its_sources_agree_on():
 
 
 def test_a_score_replaces_a_value_that_only_equals_it():
-    document = Document("one", metadata={"relevance_score": True})
+    metadata = {"relevance_score": True}
+    document = Document("one", metadata=metadata)
     compressor = DenoiseCompressor(denoiser=keep_only("one"))
     [scored] = compressor.compress_documents([document], "q")
     assert scored.metadata["relevance_score"] is not True

@@ -21,7 +21,8 @@ def test_a_shallow_copy_is_pydantics(kind):
     document = kind(page_content=TEXT, id="x", metadata={"a": 1}, **fields)
     before = document.model_copy(deep=True)
     update = {"page_content": "It is lovely!", "metadata": {"b": 2}}
-    ours, theirs = copy_model(document, update), document.model_copy(update=update)
+    ours = copy_model(document, update)
+    theirs = document.model_copy(update=update)
     assert ours == theirs
     assert ours.model_dump(exclude_unset=True) == theirs.model_dump(exclude_unset=True)
     ours.metadata["c"] = 3

@@ -116,7 +116,8 @@ async def test_evidence_by_a_function_of_the_messages():
 
 @both_ways
 async def test_drafts_and_inner_calls_never_reach_the_users_stream(is_sync):
-    clearing, judging = chat(neutral), s2a(lambda message: "1")
+    clearing = chat(neutral)
+    judging = s2a(lambda message: "1")
     denoising_agent, _ = make_agent(
         S2AMiddleware(clearing),
         cut_results(judging),
@@ -208,7 +209,8 @@ def test_a_search_for_words_that_only_a_rejected_draft_has_is_no_evidence(
     assert [search.passages[0].id for search in searches] == list(kept_ids)
     # A tool that returns directly ends a turn, and the next one may have no text.
     image = HumanMessage([{"type": "image"}])
-    assert not collect_evidence([*conversation, image], "turn")
+    conversation.append(image)
+    assert not collect_evidence(conversation, "turn")
 
 
 @both_ways

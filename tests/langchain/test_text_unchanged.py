@@ -166,7 +166,8 @@ def test_a_string_is_a_string_and_carries_its_record():
         return chain.invoke(QUESTION)
 
     text = "It was completed in 1889."
-    right, wrong = returned(text), returned("It was completed in 1925.")
+    right = returned(text)
+    wrong = returned("It was completed in 1925.")
     assert (type(right).__mro__[1], right) == (str, text)
     assert right.denoise["outcome"] == "supported"
     assert wrong.denoise["outcome"] == "unsupported"
