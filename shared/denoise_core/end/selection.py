@@ -41,6 +41,7 @@ MIN_KEPT = 2  # chunks that keep="auto" keeps at least: two-part questions are c
 SHORT_LIST = (
     4  # at most this many chunks: too few to compare, only the worst is dropped
 )
+NEARLY_ALL = 0.9  # share of kept chunks above which a note says that nothing was gained
 LONG_LIST = 30  # chunks up to which margins grow, however short calibration lists were
 DEFAULT_RISK = 0.10
 PIECES_RISK = 0.06  # for files: losing a point less costs hundredths of the text
@@ -462,8 +463,9 @@ class MarginRule:
         best_score = chunk_scores.max(initial=-np.inf)
         if scored_count > 1 and best_score > self.calibration.top_score:
             return f"{TOO_CLOSE}: unlike the calibration's, so more were kept"
-        if scored_count > MIN_KEPT and kept_mask[is_scored].all():
-            return f"{TOO_CLOSE}; all kept"
+        kept_count = int(kept_mask[is_scored].sum())
+        if scored_count > MIN_KEPT and kept_count > NEARLY_ALL * scored_count:
+            return f"{TOO_CLOSE}: {kept_count:,} of {scored_count:,} chunks kept"
         if MIN_KEPT < scored_count <= SHORT_LIST:
             return f"{TOO_CLOSE}: of {scored_count} only the worst was dropped"
         return None
