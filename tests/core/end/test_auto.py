@@ -76,7 +76,9 @@ def test_flat_scores_all_stay_and_that_is_said():
     denoise_result = auto([3.0, 3.1, 2.9, 3.0, 3.2, 2.8])
     assert len(denoise_result.passages) == 6
     assert TOO_CLOSE in denoise_result.note
-    assert "40 of 41 chunks kept" in auto([*[3.0] * 40, -5]).note  # nearly all is said too
+    assert (
+        "40 of 41 chunks kept" in auto([*[3.0] * 40, -5]).note
+    )  # nearly all is said too
     assert auto([5, 1, 1, 1, 1, 1]).note is None
 
 
