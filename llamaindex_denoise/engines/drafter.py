@@ -38,6 +38,10 @@ EvidenceSource: TypeAlias = Callable[[Any], Sequence[NodeWithScore | str]]
 EMPTY_RESPONSE = "Empty Response"
 """What LlamaIndex's synthesizers return when there is nothing to answer from."""
 
+# Before a question in the nodes of the sub-question and the multi-step engine. Pages of
+# questions and answers are evidence; the newline is LlamaIndex's.
+_MODEL_TEXT_STARTS = ("Sub question: ", "\nQuestion: ")
+
 
 @dataclass
 class EngineDrafter:
@@ -256,9 +260,8 @@ def retrieved_sources(sources: Sequence[NodeWithScore]) -> list[NodeWithScore]:
 
 
 def _is_model_text(scored_node: NodeWithScore) -> bool:
+    """Whether the node is one that LlamaIndex writes: without source, score, metadata."""
     node = scored_node.node
-    question, _, answer = node.get_content().strip().partition("\n")
-    if node.ref_doc_id is not None:
+    if scored_node.score is not None or node.ref_doc_id is not None or node.metadata:
         return False
-    is_question = question.startswith(("Sub question:", "Question:"))
-    return is_question and answer.lstrip().startswith(("Response:", "Answer:"))
+    return node.get_content().startswith(_MODEL_TEXT_STARTS)

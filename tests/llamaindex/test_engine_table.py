@@ -241,6 +241,14 @@ def test_an_engines_own_answers_are_no_evidence(make):
     assert outcome_of(made_up) == "unsupported", "a step's answer was evidence"
 
 
+@pytest.mark.parametrize("score", [0.9, None])
+def test_a_page_of_questions_and_answers_is_evidence(score):
+    page = scored("Question: Where is the red tower?\nAnswer: In Porto.", score)
+    other = scored("Ships are long.", score)
+    response = Checked(inner(RIGHT, Fixed([page, other]))).query(QUESTION)
+    assert outcome_of(response) == "supported"
+
+
 def test_an_engine_without_evidence_passes_its_answer_on():
     class Says(CustomQueryEngine):
         def custom_query(self, query_str):
@@ -267,6 +275,22 @@ def test_structured_output_comes_back_as_the_object_and_is_checked(year, expecte
     assert isinstance(response, PydanticResponse)
     assert response.response == answer
     assert outcome_of(response) == expected
+
+
+@sync_and_async
+async def test_a_streamed_object_is_shown_once_as_json(sync):
+    text = Answered(city="Porto", year=1889).model_dump_json()
+    fact = scored("The red tower is in Porto. It was built in 1889.", 1.0)
+    llm = scripted_llm(text).as_structured_llm(Answered)
+    engine = Checked(inner(llm, Fixed([fact])), streaming="draft")
+    if sync:
+        response = engine.query(QUESTION)
+        pieces = list(response.response_gen)
+    else:
+        response = await engine.aquery(QUESTION)
+        pieces = [piece async for piece in response.async_response_gen()]
+    assert "".join(pieces) == response.response_txt == text
+    assert outcome_of(response) == "supported"
 
 
 class SaysFromMetadata(CustomQueryEngine):
