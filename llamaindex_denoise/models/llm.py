@@ -18,6 +18,7 @@ from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.callbacks.token_counting import get_tokens_from_response
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.structured_llm import StructuredLLM
 from llama_index.core.tools import FunctionTool
 from llama_index.core.tools.types import ToolMetadata
 from llama_index.core.types import PydanticProgramMode
@@ -39,7 +40,8 @@ class LlamaLLM:
     response if the model reports them.
 
     Args:
-        model: The LlamaIndex LLM.
+        model: The LlamaIndex LLM. Of ``llm.as_structured_llm(...)``, which can write
+            nothing but its class, the model in it.
 
     Attributes:
         structured: Whether replies with a JSON schema are requested through a tool
@@ -57,8 +59,8 @@ class LlamaLLM:
                 f"LlamaLLM: expected a llama_index LLM, got {type(model).__name__}; "
                 "pass the model object itself, no default is resolved"
             )
-        self.model = model
-        self.structured = _prefers_tool_calls(model)
+        self.model = model.llm if isinstance(model, StructuredLLM) else model
+        self.structured = _prefers_tool_calls(self.model)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         """Return the model's reply."""
