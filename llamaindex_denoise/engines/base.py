@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
-from typing import Any
+from typing import Any, TypeVar
 
 from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
     StreamingResponse,
 )
 
+T = TypeVar("T")
+
 
 def response_text(response: Any) -> str:
     """Return the text of a synchronous response; a stream is read to its end."""
     if isinstance(response, StreamingResponse):
         response = response.get_response()
-    if response.response is None:  # str() would be "None"
+    if not response.response:  # str() would be "None"
         return ""
     return str(response)
 
@@ -52,11 +54,11 @@ class AsyncDraftResponse(_DraftOutcome, AsyncStreamingResponse):
         return super().__str__() if self.response_txt is None else self.response_txt
 
 
-def stream_whole(text: str) -> Generator[str, None, None]:
+def stream_whole(piece: T) -> Generator[T, None, None]:
     """A stream of one piece: the text is known."""
-    yield text
+    yield piece
 
 
-async def astream_whole(text: str) -> AsyncGenerator[str, None]:
+async def astream_whole(piece: T) -> AsyncGenerator[T, None]:
     """A stream of one piece, for async."""
-    yield text
+    yield piece

@@ -18,7 +18,6 @@ from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import QueryBundle
 
 from denoise_core import InputError
-from denoise_core._frameworks import check_choice
 from denoise_core.augmenter import Augmenter
 from denoise_core.augmenter.streaming import (
     Finished,
@@ -31,6 +30,7 @@ from llamaindex_denoise.engines.base import (
     AsyncDraftResponse,
     DraftResponse,
     astream_whole,
+    response_text,
     stream_whole,
 )
 from llamaindex_denoise.engines.drafter import EngineDrafter, EvidenceSource
@@ -77,7 +77,6 @@ class CheckedQueryEngine(BaseQueryEngine):
             raise InputError(
                 f"streaming={streaming!r}: expected False, True, 'draft' or 'checked'"
             )
-        check_choice("on_error", on_error, "answer", "raise")
         super().__init__(query_engine.callback_manager)
         self.query_engine = query_engine
         self.augmenter = augmenter
@@ -86,7 +85,7 @@ class CheckedQueryEngine(BaseQueryEngine):
         self.on_error: ErrorPolicy = on_error
 
     def _get_prompt_modules(self) -> PromptMixinType:
-        return {"query_engine": self.query_engine}
+        return self.query_engine._get_prompt_modules()
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         drafter = EngineDrafter(self.query_engine, query_bundle, self.evidence)
@@ -168,8 +167,10 @@ class CheckedQueryEngine(BaseQueryEngine):
             answered = final_response(event.answer, drafter, self.on_error)
             response.source_nodes = answered.source_nodes
             response.metadata = answered.metadata
-            response.answer_text = str(answered.response or "")
-            if isinstance(event, Revised):
+            response.answer_text = response_text(answered)
+            if not isinstance(event, Revised):
+                return
+            if event.shown_text != response.answer_text:  # objects are shown as JSON
                 if event.shown_text:
                     yield "\n\n"
                 yield response.answer_text

@@ -7,8 +7,10 @@ import pytest
 from llama_index.core.base.response.schema import (
     Response,
 )
+from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.llms import MockLLM
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.schema import ImageNode, NodeWithScore
 from llamaindex_denoisers import ids_of
@@ -120,6 +122,12 @@ async def test_nothing_of_ours_blocks_the_event_loop(no_blocking):
         (LlamaLLM, "expected a llama_index LLM, got Fixed"),
         (lambda part: Augmenter(LlamaLLM(MockLLM()), part), "LlamaRetriever"),
         (lambda part: Checked(Answers(), on_error="keep"), "on_error='keep'"),
+        (
+            lambda part: Checked(
+                SimpleChatEngine.from_defaults(llm=MockLLM()), on_error="keep"
+            ),
+            "on_error='keep'",
+        ),
         (lambda part: Checked(Answers(), streaming="fast"), "streaming='fast'"),
     ],
 )
@@ -127,3 +135,16 @@ def test_wrong_parts_are_named(build, says):
     part = inner(MockLLM()) if build is LlamaRetriever else Fixed([])
     with pytest.raises(InputError, match=says):
         build(part)
+
+
+def test_prompts_have_the_names_of_the_engine():
+    engine = inner(RIGHT)
+    checked = Checked(engine)
+    assert checked.get_prompts() == engine.get_prompts()
+    checked.update_prompts(
+        {"response_synthesizer:text_qa_template": PromptTemplate("Say {query_str}")}
+    )
+    prompts = engine.get_prompts()
+    assert (
+        prompts["response_synthesizer:text_qa_template"].template == "Say {query_str}"
+    )
