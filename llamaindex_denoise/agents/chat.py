@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +24,7 @@ from denoise_core.augmenter.drafting.conversation import (
     conversation_evidence,
     merge_cited,
 )
+from llamaindex_denoise.engines.base import astream_whole, stream_whole
 from llamaindex_denoise.engines.drafter import EngineDrafter, EvidenceSource
 from llamaindex_denoise.verify import ErrorPolicy, final_response
 
@@ -60,6 +60,7 @@ class CheckedChatEngine(BaseChatEngine):
         own_memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
         self.memory: BaseMemory = getattr(chat_engine, "_memory", own_memory)
         self.cited: CitedState = []  # what the conversation's answers rested on
+        self._last_answer: str | None = None
 
     def chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
@@ -68,7 +69,8 @@ class CheckedChatEngine(BaseChatEngine):
 
         Args:
             message: The user's message.
-            chat_history: The conversation; None continues the memory's.
+            chat_history: The conversation; None continues the memory's. In one without
+                the last answer, nothing rests on what was cited before.
         """
         if chat_history is not None:
             self.memory.set(chat_history)
@@ -116,6 +118,8 @@ class CheckedChatEngine(BaseChatEngine):
         return self.memory.get_all()
 
     def _draft_turn(self, message: str, history: list[ChatMessage]) -> EngineDrafter:
+        if self._last_answer not in [message.content for message in history]:
+            self.cited = []  # of another conversation
         return EngineDrafter(
             _ChatTurn(self.chat_engine, history),
             QueryBundle(message),
@@ -124,7 +128,9 @@ class CheckedChatEngine(BaseChatEngine):
         )
 
     def _finish_turn(self, answer: Answer, drafter: EngineDrafter) -> AgentChatResponse:
-        self.cited = merge_cited([cited_state(answer), self.cited])
+        if answer.outcome is not Outcome.FAILED:
+            self.cited = merge_cited([cited_state(answer), self.cited])
+            self._last_answer = answer.text
         response = final_response(answer, drafter, self.on_error)
         sources: list[ToolOutput] = []
         if answer.best is not None:
@@ -177,17 +183,10 @@ def _turn_messages(message: str, response: AgentChatResponse) -> list[ChatMessag
 def _to_stream(response: AgentChatResponse) -> CheckedChatStream:
     message = ChatMessage(role="assistant", content=response.response)
     reply = ChatResponse(message=message, delta=response.response)
-
-    def reply_stream() -> Generator[ChatResponse, None, None]:
-        yield reply
-
-    async def areply_stream() -> AsyncGenerator[ChatResponse, None]:
-        yield reply
-
     return CheckedChatStream(
         sources=response.sources,
         source_nodes=response.source_nodes,
         metadata=response.metadata or {},
-        chat_stream=reply_stream(),
-        achat_stream=areply_stream(),
+        chat_stream=stream_whole(reply),
+        achat_stream=astream_whole(reply),
     )

@@ -10,6 +10,7 @@ from answer_forms import (
     let_model_judge,
     writer_and_judge,
 )
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import Response
 from llama_index.core.chat_engine import ContextChatEngine, SimpleChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
@@ -99,6 +100,22 @@ def test_an_answer_restated_in_a_chat_is_judged_by_what_it_rested_on():
         assert outcome_of(response) == "supported"
         chat.reset()
         assert chat.cited == []
+
+
+@pytest.mark.parametrize("how", ["chat", "achat"])
+async def test_another_conversation_is_not_judged_by_what_this_one_rested_on(how):
+    fact = "Room 4 has 6 windows."
+    retriever = Fixed(nodes(fact))
+    chat = chat_of(retriever, scripted_llm(fact))
+    for history, outcome in (
+        ([], "supported"),
+        ([ChatMessage(fact, role="assistant")], "supported"),
+        ([ChatMessage("Hello!", role="assistant")], "unsupported"),
+    ):
+        response = getattr(chat, how)("Say it.", history)
+        response = await response if how == "achat" else response
+        assert outcome_of(response) == outcome
+        retriever.found = nodes("Ships are long.")
 
 
 def test_what_a_chat_keeps_is_bounded():
