@@ -176,7 +176,7 @@ def report_rerankers(bench: Benchmark, seconds: float) -> None:
         model = ScriptedModel(reply=keep_all())
         reranker: Any = LLMRerank(llm=model, top_n=count)
         if name == "ours":
-            reranker = DenoisePostprocessor.from_llm(model)
+            reranker = DenoisePostprocessor(llm=model)
         reranker.postprocess_nodes(nodes, query_str=query)  # imports and first calls
         model.seconds = seconds
         model.calls = 0
@@ -262,7 +262,7 @@ def build_pairs(
     return {
         "LLMRerank": (
             as_filter(LLMRerank(llm=llm)),
-            as_filter(DenoisePostprocessor.from_llm(llm, top_n=10)),
+            as_filter(DenoisePostprocessor(llm=llm, top_n=10)),
         ),
         "SentenceEmbeddingOptimizer (0.5)": (as_filter(halves), as_filter(our_halves)),
     }

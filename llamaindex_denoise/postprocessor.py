@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import (
@@ -141,7 +141,8 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         "may be of several nodes of a document; top_n counts nodes.",
     )
     threshold: float | None = Field(
-        default=None, description="END: keep chunks with at least this score."
+        default=None,
+        description="END: keep chunks with at least this score, and the best one.",
     )
     max_tokens: int | None = Field(
         default=None, ge=1, description="END: the best chunks in so many tokens."
@@ -235,15 +236,6 @@ class DenoisePostprocessor(BaseNodePostprocessor):
         super().model_post_init(context)
         read_pin(self.must_keep)
         self._built_denoiser = self._build_denoiser()
-
-    @classmethod
-    def from_llm(cls, llm: LLM | None = None, **settings: Any) -> Self:
-        """System 2 Attention by a LlamaIndex model; None takes `Settings.llm`.
-
-        Raises:
-            InputError: There is no model.
-        """
-        return cls(method="select", llm=llm, **settings)
 
     @property
     def active_denoiser(self) -> Denoiser:

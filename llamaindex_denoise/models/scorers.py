@@ -25,10 +25,10 @@ class EmbeddedEmbedding(BaseEmbedding):
         return "EmbeddedEmbedding"
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embeddings([query])[0]
+        return self._get_text_embedding(query)
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        return await run_in_pool(self._get_query_embedding, query)
+        return await self._aget_text_embedding(query)
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._get_text_embeddings([text])[0]

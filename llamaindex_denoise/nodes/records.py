@@ -8,6 +8,7 @@ keeps it, and splitters and the citation engine copy it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from llama_index.core.schema import (
@@ -18,10 +19,11 @@ from llama_index.core.schema import (
     RelatedNodeType,
 )
 
-from denoise_core import Passage
+from denoise_core import Passage, Span
 from denoise_core._frameworks import copy_model
+from denoise_core.runtime.pipeline import SourceMap
 from denoise_core.runtime.record import RECORD_KEY, RECORD_VERSION
-from denoise_core.spans import merge_spans
+from denoise_core.spans import merge_spans, passage_spans
 
 SOURCE_RELATION = NodeRelationship.SOURCE
 
@@ -94,58 +96,40 @@ def origin_fields(
     length = len(input_passage.text)
     earlier = record(node)
     if earlier is None or earlier["origin_id"] is None:
-        fields: dict[str, Any] = {
-            "origin_id": node.node_id,
-            "origin_hash": node.hash,
-            "origin_spans": _joined_ranges(spans),
-            "origin_extractive": is_extract,
-            "score_before": to_float(scored_node.score),
-        }
-        start = getattr(node, "start_char_idx", None)
-        end = getattr(node, "end_char_idx", None)
-        # Offsets of another length belong to a text that was changed since.
-        if start is not None and end is not None and end - start == length:
-            fields["origin_range"] = [start, end]
-        return fields
+        earlier = _whole_origin(scored_node, length)
     fields = {key: earlier[key] for key in _ORIGIN_KEYS if key in earlier}
     earlier_spans = fields["origin_spans"]
     covered_length = sum(end - start for start, end in earlier_spans)
     # Otherwise the text was written, or changed since, and none of its ranges is known.
     is_mappable = earlier["origin_extractive"] and length == covered_length
     if is_mappable:
-        mapped_ranges = map_ranges(spans, earlier_spans)
-        fields["origin_spans"] = _joined_ranges(mapped_ranges)
+        kept_spans = passage_spans(node.node_id, earlier_spans)
+        source_map = SourceMap(replace(input_passage, spans=kept_spans))
+        mapped_spans: list[Span] = []
+        for start, end in spans:
+            mapped_spans += source_map.map_to_source(Span(node.node_id, start, end))
+        merged = merge_spans((span.start, span.end) for span in mapped_spans)
+        fields["origin_spans"] = [list(merged_range) for merged_range in merged]
     fields["origin_extractive"] = is_extract and is_mappable
     return fields
 
 
-def map_ranges(spans: Ranges, kept_ranges: Ranges) -> Ranges:
-    """Map ranges of a kept text to ranges of the text it was kept from.
-
-    Args:
-        spans: Half-open ranges of the kept text.
-        kept_ranges: The ranges that were kept, in order.
-
-    >>> map_ranges([[1, 4]], [[10, 12], [20, 25]])
-    [[11, 12], [20, 22]]
-    """
-    mapped_ranges = []
-    for start, end in spans:
-        offset = 0  # of the kept range in the kept text
-        for kept_start, kept_end in kept_ranges:
-            shift = kept_start - offset
-            first = max(start + shift, kept_start)
-            last = min(end + shift, kept_end)
-            if first < last:
-                mapped_ranges.append([first, last])
-            offset += kept_end - kept_start
-    return mapped_ranges
-
-
-def _joined_ranges(ranges: Ranges) -> Ranges:
-    """The ranges with adjacent ones joined."""
-    merged = merge_spans((start, end) for start, end in ranges)
-    return [list(joined_range) for joined_range in merged]
+def _whole_origin(scored_node: NodeWithScore, length: int) -> dict[str, Any]:
+    """The fields of a node of the user's, of which everything is there."""
+    node = scored_node.node
+    fields = {
+        "origin_id": node.node_id,
+        "origin_hash": node.hash,
+        "origin_spans": [[0, length]],
+        "origin_extractive": True,
+        "score_before": to_float(scored_node.score),
+    }
+    start = getattr(node, "start_char_idx", None)
+    end = getattr(node, "end_char_idx", None)
+    # Offsets of another length belong to a text that was changed since.
+    if start is not None and end is not None and end - start == length:
+        fields["origin_range"] = [start, end]
+    return fields
 
 
 def to_float(score: Any) -> float | None:

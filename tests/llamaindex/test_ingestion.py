@@ -121,7 +121,7 @@ def test_a_fallback_is_never_cached(sync):
 
     def step(**settings):
         llm = scripted_llm(reply)
-        return transform(DenoisePostprocessor.from_llm(llm), **settings)
+        return transform(DenoisePostprocessor(llm=llm), **settings)
 
     with pytest.raises(DenoisingFailure, match="model is down"):
         run_pipeline(step(), cache=cache, sync=sync)
@@ -134,7 +134,7 @@ def test_a_fallback_is_never_cached(sync):
 
 
 def test_an_empty_result_is_no_failure():
-    postprocessor = DenoisePostprocessor.from_llm(scripted_llm("none"))
+    postprocessor = DenoisePostprocessor(llm=scripted_llm("none"))
     assert texts(transform(postprocessor)(DOCUMENTS)) == texts(DOCUMENTS)
 
 
@@ -147,9 +147,9 @@ def test_named_methods_have_a_key_of_their_own():
             for postprocessor in (
                 DenoisePostprocessor(),
                 DenoisePostprocessor(keep=1),
-                DenoisePostprocessor.from_llm(llm),
-                DenoisePostprocessor.from_llm(llm, context=False),
-                DenoisePostprocessor.from_llm(MockLLM()),
+                DenoisePostprocessor(llm=llm),
+                DenoisePostprocessor(llm=llm, context=False),
+                DenoisePostprocessor(llm=MockLLM()),
                 DenoisePostprocessor(embed_model=MockEmbedding(4)),
                 DenoisePostprocessor(embed_model=MockEmbedding(4), chunks=100),
                 DenoisePostprocessor(embed_model=MockEmbedding(4, model_name="other")),

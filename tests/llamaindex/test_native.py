@@ -25,13 +25,15 @@ def settings():
 
 def test_a_model_is_passed_or_set_and_never_resolved(settings):
     for make in (
-        lambda: DenoisePostprocessor.from_llm(),
+        lambda: DenoisePostprocessor(method="select"),
         lambda: DenoisePostprocessor(method="embedding"),
     ):
         with pytest.raises(ValueError, match="no default is resolved"):
             make()
     settings.llm, settings.embed_model = scripted_llm(keep_red), MockEmbedding(4)
-    assert DenoisePostprocessor.from_llm().active_denoiser.llm.model is settings.llm
+    assert (
+        DenoisePostprocessor(method="select").active_denoiser.llm.model is settings.llm
+    )
     assert (
         DenoisePostprocessor(method="embedding").active_denoiser.scorer.embed
         is settings.embed_model

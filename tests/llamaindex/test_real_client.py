@@ -70,7 +70,7 @@ def test_what_a_server_refuses_raises_and_what_fails_is_kept(server, client, sta
     server.faults = [status] * 99
     texts = ["The tower is tall.", "Bananas."]
     nodes = [scored(text) for text in texts]
-    postprocessor = DenoisePostprocessor.from_llm(client())
+    postprocessor = DenoisePostprocessor(llm=client())
     for call in (
         lambda: postprocessor.postprocess_nodes(nodes, query_str="How tall?"),
         lambda: asyncio.run(

@@ -128,7 +128,7 @@ def exact(response):
 
 
 def qa_by_an_llm(index, llm):
-    posts = [DenoisePostprocessor.from_llm(llm, top_n=2)]
+    posts = [DenoisePostprocessor(llm=llm, top_n=2)]
     return index.as_query_engine(llm=llm, node_postprocessors=posts), denoised
 
 
