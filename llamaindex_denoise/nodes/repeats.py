@@ -119,7 +119,6 @@ def _document_start(passage: Passage) -> tuple[str, int] | None:
         return document_id, start
     window_sentence = node.metadata.get(_WINDOW_SENTENCE_KEY, "")
     sentence = str(window_sentence)
-    position = passage.text.find(sentence)
-    if not sentence or position < 0:
+    if passage.text.count(sentence) != 1:  # which one is the node's is not known
         return None
-    return document_id, start - position
+    return document_id, start - passage.text.index(sentence)

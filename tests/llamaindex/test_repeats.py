@@ -40,9 +40,9 @@ def overlapping(order, nodes=CHUNKS):
     return [NodeWithScore(node=node, score=0.5) for node in copies]
 
 
-def windows(order):
+def windows(order, nodes=WINDOWS):
     replacement = MetadataReplacementPostProcessor(target_metadata_key="window")
-    return replacement.postprocess_nodes(overlapping(order, WINDOWS))
+    return replacement.postprocess_nodes(overlapping(order, nodes))
 
 
 @pytest.mark.parametrize("retrieved", [windows, overlapping])
@@ -101,3 +101,12 @@ def test_lines_that_a_node_repeats_are_kept():
     hits = overlapping(range(len(nodes)), nodes)
     first_text, *_ = texts_of(processed(Untouched(), hits))
     assert first_text.splitlines() == hits[0].node.text.splitlines()
+
+
+def test_a_window_whose_sentence_is_in_it_twice_hides_no_other_place():
+    closed = "The sauna is closed. "
+    text = f"Tuesday. Monday. {closed}{closed}Monday. Monday. "
+    parser = SentenceWindowNodeParser.from_defaults(window_size=1)
+    nodes = parser([Document(text=text, id_="plan")])
+    hits = windows([4, 1], nodes)
+    assert texts_of(processed(Untouched(), hits)) == texts_of(hits)
