@@ -33,7 +33,6 @@ def test_an_empty_reply_is_empty_text():
 def test_a_model_of_objects_judges_in_its_own_words():
     judge = LlamaLLM(scripted_llm("1 supported 1.1").as_structured_llm(Tokens))
     assert judge.complete(ASKED).text == "1 supported 1.1"
-    assert not judge.structured
 
 
 USED = Usage(5, 2)

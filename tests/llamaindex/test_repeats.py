@@ -59,9 +59,13 @@ def test_what_overlaps_is_shown_once_and_nothing_is_lost(retrieved, order):
     before = frozen(hits)
     shown = processed(Untouched(), hits)
     text = "\n".join(hit.node.get_content() for hit in shown)
+    # Where such a window begins is not known, so that it stays whole.
+    own_sentences = [hit.node.metadata.get("original_text") for hit in hits]
+    has_unplaced = REPEATED[0] in own_sentences
     for sentence in map(str.strip, SENTENCES):
         was_retrieved = any(sentence in hit.node.get_content() for hit in hits)
-        assert text.count(sentence) == int(was_retrieved)
+        assert text.count(sentence) >= int(was_retrieved)
+        assert has_unplaced or text.count(sentence) <= 1
     assert frozen(hits) == before
 
 
