@@ -139,8 +139,7 @@ def test_wrong_parts_are_named(build, says):
 
 def test_prompts_have_the_names_of_the_engine():
     engine = inner(RIGHT)
-    checked = Checked(engine)
-    checked.update_prompts(
+    Checked(engine).update_prompts(
         {"response_synthesizer:text_qa_template": PromptTemplate("Say {query_str}")}
     )
     prompts = engine.get_prompts()
