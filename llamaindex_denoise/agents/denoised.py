@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import TextBlock
-from llama_index.core.schema import MetadataMode, NodeWithScore
+from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import AsyncBaseTool, FunctionTool, ToolOutput
 from llama_index.core.tools.types import BaseTool, ToolMetadata, adapt_to_async_tool
 from llama_index.core.workflow import Context
@@ -50,9 +50,8 @@ def denoised(
 
     The query is the user's message with the arguments of the call. Records, rows,
     paragraphs and nodes are shown whole or left out, and a note in the text counts
-    them. What the tool returned is read, not its text: a dict stays a dict, a pydantic
-    object or dataclass one of its class, and JSON stays JSON; nodes are shown with the
-    metadata for models, as a RetrieverTool shows them. Images, errors,
+    them. What the tool returned is read, not its text: nodes stay nodes, a dict a dict,
+    a pydantic object or dataclass one of its class, and JSON stays JSON. Images, errors,
     ``raw_output`` and results of tools with ``return_direct`` are not changed. Called
     without an agent's context, a tool is denoised by its arguments alone, and its notes
     name no id.
@@ -153,17 +152,28 @@ class DenoisedTool(ContextTool):
         denoiser = for_tool_results(self.guard.denoiser, tool_result.passages)
         guard = Guard(denoiser, on_error=self.guard.on_error)
         denoise_result = await guard.adenoise(query, tool_result.passages)
-        recall_context = ctx if self.has_recall else None
-        has_recall = recall_context is not None
+        has_recall = self.has_recall and ctx is not None
         reduced = tool_result.reduce(denoise_result, has_recall=has_recall)
         blocks = restore_blocks(reduced.value)
         if not reduced.omitted_texts or blocks == output.blocks:
             return output
-        if recall_context is not None:
+        if ctx is not None and has_recall:
             for omitted_text in reduced.omitted_texts:
                 key = f"{OMITTED_STATE_KEY}.{omitted_text.id}"
-                await recall_context.store.set(key, omitted_text.text)
+                await ctx.store.set(key, omitted_text.text)
         return output.model_copy(update={"blocks": blocks})
+
+
+def _restore_nodes(texts: Sequence[str], nodes: Sequence[NodeWithScore]) -> list[Any]:
+    """The nodes of these texts, in their order; a note stays a text."""
+    nodes_by_text: dict[str, list[NodeWithScore]] = {}
+    for node in nodes:
+        nodes_by_text.setdefault(node.get_content(), []).append(node)
+    shown_items: list[Any] = []
+    for text in texts:
+        waiting_nodes = nodes_by_text.get(text)
+        shown_items.append(waiting_nodes.pop(0) if waiting_nodes else text)
+    return shown_items
 
 
 def read_output(
@@ -174,29 +184,21 @@ def read_output(
     The texts are those of the value that the tool returned, if its blocks show that.
     """
     value = output.raw_output
-    show_value: Callable[[Any], str] = str
-    shown_forms = []
-    if are_scored_nodes(value):
-        # Shown as by a RetrieverTool: the metadata before a text belongs to it.
-        value = [item.get_content(MetadataMode.LLM) for item in value]
-        show_value = _join_texts
-        shown_forms = [str(output.raw_output), _join_texts(value)]
-    elif _prints_fields(value):
-        shown_forms = [str(value)]
     texts = {}  # by index of the block
     for index, content_block in enumerate(output.blocks):
         if isinstance(content_block, TextBlock) and content_block.text.strip():
             texts[index] = content_block.text
     block_texts = list(texts.values())
     name = _result_name(block_texts)
-    if output.content in shown_forms and len(texts) == len(output.blocks) == 1:
+    has_one_block = len(output.blocks) == 1
+    if has_one_block and _prints_fields(value) and block_texts == [str(value)]:
+        if are_scored_nodes(value):
+            value = [item.get_content() for item in value]
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             # A list of texts would be read as blocks, which are never left out.
             value = tuple(value)
-        if show_value is _join_texts:
-            must_keep = _node_pin(output.raw_output, must_keep)
         result = read_result(value, name=name, must_keep=must_keep)
-        return result, partial(_print_value, output, show_value)
+        return result, partial(_print_value, output)
     result = read_result(block_texts, name=name, must_keep=must_keep)
     return result, partial(_replace_texts, output, list(texts))
 
@@ -210,33 +212,16 @@ def _replace_texts(
     return blocks
 
 
-def _print_value(
-    output: ToolOutput, show_value: Callable[[Any], str], value: Any
-) -> list[Any]:
-    """One block with the value; the blocks as they were if they are shorter."""
-    if isinstance(output.raw_output, list):
+def _print_value(output: ToolOutput, value: Any) -> list[Any]:
+    """One block with the value as Python prints it; the blocks as they were if shorter."""
+    if are_scored_nodes(output.raw_output):
+        value = _restore_nodes(value, output.raw_output)
+    elif isinstance(output.raw_output, list):
         value = list(value)
-    text = show_value(value)
+    text = str(value)
     if len(text) >= len(output.content):
         return list(output.blocks)
     return [TextBlock(text=text)]
-
-
-def _node_pin(nodes: Sequence[NodeWithScore], must_keep: Pin | None) -> Pin | None:
-    """The pin for what is shown of nodes, whose texts it may match from their start."""
-    is_pinned = read_pin(must_keep)
-    if is_pinned is None:
-        return None
-    pinned_texts = []
-    for node in nodes:
-        shown_text = node.get_content(MetadataMode.LLM)
-        if is_pinned(node.get_content()) or is_pinned(shown_text):
-            pinned_texts.append(shown_text)
-    return pinned_texts.__contains__
-
-
-def _join_texts(texts: Sequence[str]) -> str:
-    return "".join(f"{text}\n\n" for text in texts)
 
 
 def _prints_fields(value: Any) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
-from llama_index.core.schema import MetadataMode
 from llama_index.core.tools import FunctionTool, RetrieverTool
 from llama_index.core.tools.calling import call_tool
 from llama_index.core.workflow import Context
@@ -204,8 +203,17 @@ def test_what_a_tool_returns_is_cut_in_its_type(name):
         assert items[0] == whole_items[0]
         assert len(items) == 2
         assert type(items[1]) is type(whole_items[1])
-    elif name != "nodes with scores":
+    else:
         assert output.content.split("=")[0] == whole.split("=")[0]
+
+
+def test_nodes_of_one_text_stay_themselves():
+    text = TOWNS[0]["content"]
+    twins = [scored(text, 0.5, id_=name) for name in ("first", "second")]
+    content = output_of([*twins, *NODES[1:]]).content
+    assert content.count("id_='first'") == 1
+    assert content.count("id_='second'") == 1
+    assert "2 of 14" in content
 
 
 def test_what_the_user_reads_a_short_result_and_a_pinned_item_stay():
@@ -217,6 +225,11 @@ def test_what_the_user_reads_a_short_result_and_a_pinned_item_stay():
     output = output_of(NODES, must_keep="^Town 7 ")
     assert "Town 7 is a town." in output.content
     assert "Town 6 is a town." not in output.content
+    filler = "It rains. " * 300
+    long_nodes = Fixed([scored(f"{filler}WARNING. {filler}"), *NODES])
+    tools = [RetrieverTool.from_defaults(long_nodes)]
+    (tool,) = denoised(tools, DENOISER, must_keep="WARNING")
+    assert "WARNING" in tool.call(query="Paris?").content
 
 
 @pytest.mark.parametrize(
@@ -249,22 +262,3 @@ def test_without_a_context_and_a_question_a_result_stays_whole():
 
     (tool,) = denoised([FunctionTool.from_defaults(list_towns)], DENOISER)
     assert json.loads(tool().content) == FOUND
-
-
-@pytest.mark.parametrize("is_retriever_tool", [False, True])
-def test_nodes_are_shown_with_the_metadata_that_is_theirs(is_retriever_tool):
-    nodes = []
-    for town in TOWNS:
-        metadata = {"file": f"{town['title']}.md", "owner": "Ann"}
-        node = scored(town["content"], 0.5, metadata=metadata)
-        node.node.excluded_llm_metadata_keys = ["owner"]
-        nodes.append(node)
-    tool = look_up_tool(nodes)
-    if is_retriever_tool:
-        tool = RetrieverTool.from_defaults(Fixed(nodes))
-    settings = {"min_characters": 0, "must_keep": r"^Town 0 |Town 1\.md"}
-    (tool,) = denoised([tool], DENOISER, **settings)
-    shown_texts = [node.get_content(MetadataMode.LLM) for node in nodes[:3]]
-    note = "3 of 13 items shown; 10 left out"
-    output = tool.call(query="Paris?")
-    assert output.content == "\n\n".join([*shown_texts, note, ""])
