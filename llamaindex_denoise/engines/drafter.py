@@ -38,10 +38,6 @@ EvidenceSource: TypeAlias = Callable[[Any], Sequence[NodeWithScore | str]]
 EMPTY_RESPONSE = "Empty Response"
 """What LlamaIndex's synthesizers return when there is nothing to answer from."""
 
-# Before a question in the nodes of the sub-question and the multi-step engine. Pages of
-# questions and answers are evidence; the newline is LlamaIndex's.
-_MODEL_TEXT_STARTS = ("Sub question: ", "\nQuestion: ")
-
 
 @dataclass
 class EngineDrafter:
@@ -96,13 +92,13 @@ class EngineDrafter:
     def stream(self, request: DraftRequest) -> Iterator[str | DraftReply]:
         """Yield the text as the engine streams it, then the draft."""
         with self._noted_error():
-            if not self.repeatable:
-                response = self.engine.query(self._query_for(request))
+            if self.repeatable and self.nodes is None:
+                self._run_transforms()
+                self.nodes = self.engine.retrieve(self.query_bundle)
+            draft_query = self._query_for(request)
+            if self.nodes is None:
+                response = self.engine.query(draft_query)
             else:
-                if self.nodes is None:
-                    self._run_transforms()
-                    self.nodes = self.engine.retrieve(self.query_bundle)
-                draft_query = self._query_for(request)
                 response = self.engine.synthesize(draft_query, self.nodes)
             text = ""
             if isinstance(response, StreamingResponse):
@@ -119,13 +115,13 @@ class EngineDrafter:
     ) -> AsyncGenerator[str | DraftReply, None]:
         """Yield the text as the engine streams it, then the draft."""
         with self._noted_error():
-            if not self.repeatable:
-                response = await self.engine.aquery(self._query_for(request))
+            if self.repeatable and self.nodes is None:
+                await run_in_pool(self._run_transforms)
+                self.nodes = await self.engine.aretrieve(self.query_bundle)
+            draft_query = self._query_for(request)
+            if self.nodes is None:
+                response = await self.engine.aquery(draft_query)
             else:
-                if self.nodes is None:
-                    await run_in_pool(self._run_transforms)
-                    self.nodes = await self.engine.aretrieve(self.query_bundle)
-                draft_query = self._query_for(request)
                 response = await self.engine.asynthesize(draft_query, self.nodes)
             text = ""
             if isinstance(response, AsyncStreamingResponse):
@@ -166,11 +162,12 @@ class EngineDrafter:
 
     def _to_draft(self, request: DraftRequest, response: Any, text: str) -> DraftReply:
         if self.evidence is None:
-            nodes = retrieved_sources(response.source_nodes) or list(self.nodes or ())
+            found_nodes = response.source_nodes or self.nodes or ()
+            nodes = retrieved_sources(found_nodes, self.query_bundle.query_str)
         else:
             response = with_sources(response, self.evidence)
             nodes = list(response.source_nodes)
-        is_empty = not getattr(response, "response", "-")  # a stream has none
+        is_empty = hasattr(response, "response") and not text  # a stream has none
         self.is_retrieval_only = is_empty and bool(nodes)
         is_placeholder = text.strip() == EMPTY_RESPONSE
         # Without nodes LlamaIndex's synthesizers return it and call no model.
@@ -250,18 +247,20 @@ def with_sources(response: Any, evidence: EvidenceSource) -> Any:
     return with_evidence
 
 
-def retrieved_sources(sources: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+def retrieved_sources(
+    sources: Sequence[NodeWithScore], question: str = ""
+) -> list[NodeWithScore]:
     """Return a response's sources without texts that a model wrote.
 
     LlamaIndex's sub-question and multi-step engines add the questions and answers of
-    models as sources.
+    models as sources, a RecursiveRetriever the question with an engine's answer. They
+    may have got a score or metadata since, but have no source document.
     """
-    return [scored_node for scored_node in sources if not _is_model_text(scored_node)]
-
-
-def _is_model_text(scored_node: NodeWithScore) -> bool:
-    """Whether the node is one that LlamaIndex writes: without source, score, metadata."""
-    node = scored_node.node
-    if scored_node.score is not None or node.ref_doc_id is not None or node.metadata:
-        return False
-    return node.get_content().startswith(_MODEL_TEXT_STARTS)
+    # Pages of questions and answers are evidence: the newline is LlamaIndex's.
+    starts = ("Sub question: ", "\nQuestion: ", f"Query: {question}\nResponse: ")
+    return [
+        scored_node
+        for scored_node in sources
+        if scored_node.node.ref_doc_id not in (None, scored_node.node.node_id)
+        or not scored_node.node.get_content().startswith(starts)
+    ]

@@ -241,12 +241,19 @@ def test_an_engines_own_answers_are_no_evidence(make):
     assert outcome_of(made_up) == "unsupported", "a step's answer was evidence"
 
 
-@pytest.mark.parametrize("score", [0.9, None])
-def test_a_page_of_questions_and_answers_is_evidence(score):
-    page = scored("Question: Where is the red tower?\nAnswer: In Porto.", score)
-    other = scored("Ships are long.", score)
-    response = Checked(inner(RIGHT, Fixed([page, other]))).query(QUESTION)
-    assert outcome_of(response) == "supported"
+@pytest.mark.parametrize(
+    ("start", "outcome"),
+    [
+        ("Sub question: Where?\nResponse", "unknown"),
+        ("\nQuestion: Where?\nAnswer", "unknown"),
+        (f"Query: {QUESTION}\nResponse", "unknown"),
+        ("Question: Where?\nAnswer", "supported"),  # a page of the user's
+    ],
+)
+def test_what_a_model_wrote_is_no_evidence_whatever_its_score(start, outcome):
+    answered = scored(f"{start}: {FACT}", 0.9, metadata={"page": 1})
+    response = Checked(inner(FACT, Fixed([answered]))).query(QUESTION)
+    assert outcome_of(response) == outcome
 
 
 def test_an_engine_without_evidence_passes_its_answer_on():
@@ -270,27 +277,15 @@ class Answered(BaseModel):
 def test_structured_output_comes_back_as_the_object_and_is_checked(year, expected):
     found = Fixed([scored("The red tower is in Porto. It was built in 1889.", 1.0)])
     answer = Answered(city="Porto", year=year)
-    engine = inner(answer.model_dump_json(), found, output_cls=Answered)
-    response = Checked(engine).query(QUESTION)
+    text = answer.model_dump_json()
+    response = Checked(inner(text, found, output_cls=Answered)).query(QUESTION)
     assert isinstance(response, PydanticResponse)
     assert response.response == answer
     assert outcome_of(response) == expected
-
-
-@sync_and_async
-async def test_a_streamed_object_is_shown_once_as_json(sync):
-    text = Answered(city="Porto", year=1889).model_dump_json()
-    fact = scored("The red tower is in Porto. It was built in 1889.", 1.0)
     llm = scripted_llm(text).as_structured_llm(Answered)
-    engine = Checked(inner(llm, Fixed([fact])), streaming="draft")
-    if sync:
-        response = engine.query(QUESTION)
-        pieces = list(response.response_gen)
-    else:
-        response = await engine.aquery(QUESTION)
-        pieces = [piece async for piece in response.async_response_gen()]
-    assert "".join(pieces) == response.response_txt == text
-    assert outcome_of(response) == "supported"
+    streamed = Checked(inner(llm, found), streaming="draft").query(QUESTION)
+    assert "".join(streamed.response_gen) == text
+    assert outcome_of(streamed) == expected
 
 
 class SaysFromMetadata(CustomQueryEngine):
@@ -306,12 +301,9 @@ def test_evidence_that_is_no_source_node_is_given_by_a_function(as_node):
         texts = response.metadata["rows"]
         return [scored(text, id_="row") for text in texts] if as_node else texts
 
-    def judge(question, evidence, claim):
-        return any("Porto" in text for text in evidence)
-
-    without = Checked(SaysFromMetadata(), judge=judge).query(QUESTION)
+    without = Checked(SaysFromMetadata()).query(QUESTION)
     assert outcome_of(without) == "unknown"
-    engine = Checked(SaysFromMetadata(), judge=judge, evidence=rows)
+    engine = Checked(SaysFromMetadata(), evidence=rows)
     for response in (engine.query(QUESTION), asyncio.run(engine.aquery(QUESTION))):
         assert outcome_of(response) == "supported"
         [source] = response.source_nodes
@@ -321,7 +313,6 @@ def test_evidence_that_is_no_source_node_is_given_by_a_function(as_node):
 
 @pytest.mark.parametrize("value", [FACT, None, 3])
 def test_evidence_that_is_no_list_is_refused(value):
-    judge = {"judge": lambda question, evidence, claim: True}
-    engine = Checked(SaysFromMetadata(), **judge, evidence=lambda response: value)
+    engine = Checked(SaysFromMetadata(), evidence=lambda response: value)
     with pytest.raises(InputError, match="expected a list of nodes or texts"):
         engine.query(QUESTION)
