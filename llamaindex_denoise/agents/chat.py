@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
 from llama_index.core.chat_engine.types import (
     AGENT_CHAT_RESPONSE_TYPE,
     AgentChatResponse,
@@ -15,8 +16,8 @@ from llama_index.core.chat_engine.types import (
 )
 from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
 from llama_index.core.schema import QueryBundle
-from llama_index.core.tools import ToolOutput
 
+from denoise_core._frameworks import check_choice
 from denoise_core.augmenter import Answer, Augmenter, Outcome
 from denoise_core.augmenter.drafting.conversation import (
     CitedState,
@@ -24,7 +25,7 @@ from denoise_core.augmenter.drafting.conversation import (
     conversation_evidence,
     merge_cited,
 )
-from llamaindex_denoise.engines.base import astream_whole, stream_whole
+from llamaindex_denoise.engines.base import astream_whole, response_text, stream_whole
 from llamaindex_denoise.engines.drafter import EngineDrafter, EvidenceSource
 from llamaindex_denoise.verify import ErrorPolicy, final_response
 
@@ -53,6 +54,7 @@ class CheckedChatEngine(BaseChatEngine):
         evidence: EvidenceSource | None = None,
         on_error: ErrorPolicy = "answer",
     ) -> None:
+        check_choice("on_error", on_error, *get_args(ErrorPolicy))
         self.chat_engine = chat_engine
         self.evidence = evidence
         self.augmenter = augmenter
@@ -60,7 +62,8 @@ class CheckedChatEngine(BaseChatEngine):
         own_memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
         self.memory: BaseMemory = getattr(chat_engine, "_memory", own_memory)
         self.cited: CitedState = []  # what the conversation's answers rested on
-        self._last_answer: str | None = None
+        # The last answers, with what each rested on, for a chat_history= of its own.
+        self._answers: deque[tuple[str, CitedState]] = deque(maxlen=1000)
 
     def chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
@@ -69,11 +72,12 @@ class CheckedChatEngine(BaseChatEngine):
 
         Args:
             message: The user's message.
-            chat_history: The conversation; None continues the memory's. In one without
-                the last answer, nothing rests on what was cited before.
+            chat_history: The conversation, with what its own answers rested on; None
+                continues the memory's.
         """
         if chat_history is not None:
             self.memory.set(chat_history)
+            self._recall_cited(chat_history)
         drafter = self._draft_turn(message, self.memory.get(input=message))
         answer = self.augmenter.answer(message, drafter=drafter)
         response = self._finish_turn(answer, drafter)
@@ -87,6 +91,7 @@ class CheckedChatEngine(BaseChatEngine):
         """Return the checked answer to ``message``, as `chat` does."""
         if chat_history is not None:
             await self.memory.aset(chat_history)
+            self._recall_cited(chat_history)
         drafter = self._draft_turn(message, await self.memory.aget(input=message))
         answer = await self.augmenter.aanswer(message, drafter=drafter)
         response = self._finish_turn(answer, drafter)
@@ -111,15 +116,26 @@ class CheckedChatEngine(BaseChatEngine):
         self.chat_engine.reset()
         self.memory.reset()
         self.cited = []
+        self._answers.clear()
 
     @property
     def chat_history(self) -> list[ChatMessage]:
         """The conversation's messages, oldest first."""
         return self.memory.get_all()
 
+    def _recall_cited(self, history: list[ChatMessage]) -> None:
+        """Take up what the answers of a conversation rested on, and nothing else."""
+        answer_texts = {
+            str(message.content).strip()
+            for message in history
+            if message.role == MessageRole.ASSISTANT
+        }
+        states = [
+            state for text, state in reversed(self._answers) if text in answer_texts
+        ]
+        self.cited = merge_cited(states)
+
     def _draft_turn(self, message: str, history: list[ChatMessage]) -> EngineDrafter:
-        if self._last_answer not in [message.content for message in history]:
-            self.cited = []  # of another conversation
         return EngineDrafter(
             _ChatTurn(self.chat_engine, history),
             QueryBundle(message),
@@ -128,16 +144,14 @@ class CheckedChatEngine(BaseChatEngine):
         )
 
     def _finish_turn(self, answer: Answer, drafter: EngineDrafter) -> AgentChatResponse:
-        if answer.outcome is not Outcome.FAILED:
-            self.cited = merge_cited([cited_state(answer), self.cited])
-            self._last_answer = answer.text
+        state = cited_state(answer)
+        self.cited = merge_cited([state, self.cited])
+        self._answers.append((answer.text.strip(), state))
         response = final_response(answer, drafter, self.on_error)
-        sources: list[ToolOutput] = []
-        if answer.best is not None:
-            sources = getattr(answer.best.origin, "sources", sources)
+        origin = answer.best and answer.best.origin
         return AgentChatResponse(
-            str(response.response or ""),
-            sources=sources,
+            response_text(response),
+            sources=getattr(origin, "sources", []),
             source_nodes=response.source_nodes,
             metadata=response.metadata,
         )

@@ -90,29 +90,30 @@ def test_an_engine_without_a_model_says_that_it_is_not_judged(model_judges):
 
 
 def test_an_answer_restated_in_a_chat_is_judged_by_what_it_rested_on():
-    for number in range(20):
-        fact = f"Room {number} has {number + 2} windows."
-        retriever = Fixed(nodes(fact))
-        chat = chat_of(retriever, scripted_llm(fact))
-        chat.chat(f"Tell me of room {number}.")
-        retriever.found = nodes("Ships are long.")  # a search for "again" finds this
-        response = chat.chat("Say that again, shorter.")
-        assert outcome_of(response) == "supported"
-        chat.reset()
-        assert chat.cited == []
-
-
-@pytest.mark.parametrize("how", ["chat", "achat"])
-async def test_another_conversation_is_not_judged_by_what_this_one_rested_on(how):
     fact = "Room 4 has 6 windows."
     retriever = Fixed(nodes(fact))
     chat = chat_of(retriever, scripted_llm(fact))
-    for history, outcome in (
-        ([], "supported"),
-        ([ChatMessage(fact, role="assistant")], "supported"),
-        ([ChatMessage("Hello!", role="assistant")], "unsupported"),
+    chat.chat("Tell me of room 4.")
+    retriever.found = nodes("Ships are long.")  # a search for "again" finds this
+    chat.memory.set([])  # as of a memory with a summary of it
+    response = chat.chat("Say that again, shorter.")
+    assert outcome_of(response) == "supported"
+    chat.reset()
+    assert chat.cited == []
+
+
+@pytest.mark.parametrize("how", ["chat", "achat"])
+async def test_a_given_history_has_what_its_own_answers_rested_on(how):
+    fact = "Room 4 has 6 windows."
+    retriever = Fixed(nodes(fact))
+    chat = chat_of(retriever, scripted_llm(fact))
+    for role, text, outcome in (
+        ("assistant", "Hello!", "supported"),  # by the search
+        ("assistant", f"{fact}\n", "supported"),
+        ("user", fact, "unsupported"),
+        ("assistant", fact, "supported"),
     ):
-        response = getattr(chat, how)("Say it.", history)
+        response = getattr(chat, how)("Say it.", [ChatMessage(text, role=role)])
         response = await response if how == "achat" else response
         assert outcome_of(response) == outcome
         retriever.found = nodes("Ships are long.")
