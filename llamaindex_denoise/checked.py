@@ -10,7 +10,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.workflow import Workflow
 
 from denoise_core import Budget, InputError
-from denoise_core._frameworks import check_choice, check_names
+from denoise_core._frameworks import check_names
 from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise.agents.chat import CheckedChatEngine
 from llamaindex_denoise.engines.query import CheckedQueryEngine
@@ -112,4 +112,3 @@ def _check_use(
     if isinstance(component, checked_class):
         raise InputError(f"{kind}: its answers are checked already")
     check_names(f"Checked({kind})", settings, _SHARED_SETTINGS + applicable)
-    check_choice("on_error", settings.get("on_error", "answer"), "answer", "raise")

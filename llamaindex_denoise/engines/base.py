@@ -9,6 +9,7 @@ from llama_index.core.base.response.schema import (
     AsyncStreamingResponse,
     StreamingResponse,
 )
+from llama_index.core.bridge.pydantic import BaseModel
 
 T = TypeVar("T")
 
@@ -17,9 +18,11 @@ def response_text(response: Any) -> str:
     """Return the text of a synchronous response; a stream is read to its end."""
     if isinstance(response, StreamingResponse):
         response = response.get_response()
-    if not response.response:  # str() would be "None"
-        return ""
-    return str(response)
+    answer = response.response
+    if isinstance(answer, BaseModel):  # which may be false; str() would be "None" then
+        return answer.model_dump_json()
+    text: str = answer or ""
+    return text
 
 
 class _DraftOutcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import aclosing
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (
@@ -14,10 +14,10 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
-from llama_index.core.prompts.mixin import PromptMixinType
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import QueryBundle
 
-from denoise_core import InputError
+from denoise_core._frameworks import check_choice
 from denoise_core.augmenter import Augmenter
 from denoise_core.augmenter.streaming import (
     Finished,
@@ -36,7 +36,7 @@ from llamaindex_denoise.engines.base import (
 from llamaindex_denoise.engines.drafter import EngineDrafter, EvidenceSource
 from llamaindex_denoise.verify import ErrorPolicy, final_response
 
-StreamingMode: TypeAlias = bool | Literal["draft", "checked"]
+StreamingMode: TypeAlias = Literal[False, True, "draft", "checked"]
 
 
 class CheckedQueryEngine(BaseQueryEngine):
@@ -73,10 +73,8 @@ class CheckedQueryEngine(BaseQueryEngine):
         streaming: StreamingMode = False,
         on_error: ErrorPolicy = "answer",
     ) -> None:
-        if streaming not in (False, True, "draft", "checked"):
-            raise InputError(
-                f"streaming={streaming!r}: expected False, True, 'draft' or 'checked'"
-            )
+        check_choice("streaming", streaming, *get_args(StreamingMode))
+        check_choice("on_error", on_error, *get_args(ErrorPolicy))
         super().__init__(query_engine.callback_manager)
         self.query_engine = query_engine
         self.augmenter = augmenter
@@ -86,6 +84,12 @@ class CheckedQueryEngine(BaseQueryEngine):
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return self.query_engine._get_prompt_modules()
+
+    def _get_prompts(self) -> PromptDictType:
+        return self.query_engine._get_prompts()
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        self.query_engine._update_prompts(prompts)
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         drafter = EngineDrafter(self.query_engine, query_bundle, self.evidence)
@@ -168,9 +172,8 @@ class CheckedQueryEngine(BaseQueryEngine):
             response.source_nodes = answered.source_nodes
             response.metadata = answered.metadata
             response.answer_text = response_text(answered)
-            if not isinstance(event, Revised):
-                return
-            if event.shown_text != response.answer_text:  # objects are shown as JSON
+            # An object that was shown is revised into the same JSON.
+            if isinstance(event, Revised) and event.shown_text != response.answer_text:
                 if event.shown_text:
                     yield "\n\n"
                 yield response.answer_text

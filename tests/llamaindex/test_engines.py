@@ -7,11 +7,10 @@ import pytest
 from llama_index.core.base.response.schema import (
     Response,
 )
-from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.llms import MockLLM
 from llama_index.core.prompts import PromptTemplate
-from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.query_engine import CustomQueryEngine, FLAREInstructQueryEngine
 from llama_index.core.schema import ImageNode, NodeWithScore
 from llamaindex_denoisers import ids_of
 from llamaindex_engines import (
@@ -28,6 +27,8 @@ from llamaindex_engines import (
 from denoise_core import InputError
 from denoise_core.augmenter import Augmenter
 from llamaindex_denoise import Checked, LlamaLLM
+from llamaindex_denoise.agents.chat import CheckedChatEngine
+from llamaindex_denoise.engines.query import CheckedQueryEngine
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
 
@@ -106,7 +107,6 @@ def test_a_citation_counts_pictures_and_repeats():
     response = engine.query(QUESTION)
     assert outcome_of(response) == "supported"
     assert response.metadata["denoise"]["citations"] == ["n0"]
-    assert LlamaRetriever(Fixed([picture])).retrieve(QUESTION) == ()
 
 
 async def test_nothing_of_ours_blocks_the_event_loop(no_blocking):
@@ -121,13 +121,11 @@ async def test_nothing_of_ours_blocks_the_event_loop(no_blocking):
         (LlamaRetriever, "expected a llama_index retriever, got RetrieverQuery"),
         (LlamaLLM, "expected a llama_index LLM, got Fixed"),
         (lambda part: Augmenter(LlamaLLM(MockLLM()), part), "LlamaRetriever"),
-        (lambda part: Checked(Answers(), on_error="keep"), "on_error='keep'"),
         (
-            lambda part: Checked(
-                SimpleChatEngine.from_defaults(llm=MockLLM()), on_error="keep"
-            ),
-            "on_error='keep'",
+            lambda part: CheckedQueryEngine(part, None, on_error="keep"),
+            "on_error='keep",
         ),
+        (lambda part: CheckedChatEngine(part, None, on_error="keep"), "on_error='keep"),
         (lambda part: Checked(Answers(), streaming="fast"), "streaming='fast'"),
     ],
 )
@@ -138,11 +136,8 @@ def test_wrong_parts_are_named(build, says):
 
 
 def test_prompts_have_the_names_of_the_engine():
-    engine = inner(RIGHT)
-    Checked(engine).update_prompts(
-        {"response_synthesizer:text_qa_template": PromptTemplate("Say {query_str}")}
-    )
-    prompts = engine.get_prompts()
-    assert (
-        prompts["response_synthesizer:text_qa_template"].template == "Say {query_str}"
-    )
+    engine = Checked(FLAREInstructQueryEngine(inner(RIGHT), llm=MockLLM()))
+    names = ("instruct_prompt", "lookahead_answer_inserter:answer_insert_prompt")
+    prompts = dict.fromkeys(names, PromptTemplate("Say {query_str}"))
+    engine.update_prompts(prompts)
+    assert prompts.items() <= engine.get_prompts().items()

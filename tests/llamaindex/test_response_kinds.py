@@ -14,6 +14,7 @@ from llamaindex_engines import QUESTION, RIGHT, Fixed, inner, nodes, outcome_of
 from pydantic import BaseModel
 
 from llamaindex_denoise import Checked, LlamaLLM
+from llamaindex_denoise.engines.base import response_text
 
 FACT = RIGHT.removesuffix(" [1]")
 
@@ -113,3 +114,12 @@ def test_no_judge_reads_what_stands_for_an_empty_reply():
     assert response.source_nodes
     assert outcome_of(response) == "unknown"
     assert not asked
+
+
+class Nothing(BaseModel):
+    def __len__(self):
+        return 0
+
+
+def test_an_object_that_is_false_has_a_text():
+    assert response_text(PydanticResponse(Nothing())) == "{}"
