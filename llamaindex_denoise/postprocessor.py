@@ -456,6 +456,5 @@ def _embedded_denoiser(settings: KeepSettings, chunks: Any) -> Denoiser:
     for module in ("tokenizers", "safetensors"):
         require(module, extra="embedded")
     minilm_folder()
-    if chunks is None:
-        return bundled_denoiser(settings, "auto")
-    return bundled_denoiser(settings, named_chunker(chunks))
+    chunker = "auto" if chunks is None else named_chunker(chunks)
+    return bundled_denoiser(settings, chunker)

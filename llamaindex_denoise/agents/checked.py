@@ -543,8 +543,10 @@ def _are_numbered(evidence: Sequence[RetrievedEvidence]) -> bool:
     Other tools number their results in ways that are not known.
     """
     passages = [passage for search in evidence for passage in search.passages]
-    prefixes = [p.text.startswith(f"Source {n}:") for n, p in enumerate(passages, 1)]
-    return bool(prefixes) and all(prefixes)
+    for number, passage in enumerate(passages, 1):
+        if not passage.text.startswith(f"Source {number}:"):
+            return False
+    return bool(passages)
 
 
 _MODEL_OUTPUTS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)

@@ -125,11 +125,11 @@ def reported_usage(response: ChatResponse) -> Usage | None:
 
 def _prefers_tool_calls(model: LLM) -> bool:
     """Whether LlamaIndex itself would request structured output by a tool call."""
-    if not isinstance(model, FunctionCallingLLM):
-        return False
-    if not model.metadata.is_function_calling_model:
-        return False
-    return model.pydantic_program_mode in _TOOL_MODES
+    return (
+        isinstance(model, FunctionCallingLLM)
+        and model.metadata.is_function_calling_model
+        and model.pydantic_program_mode in _TOOL_MODES
+    )
 
 
 def _tool_request(
@@ -212,15 +212,12 @@ _MODEL_PLACES = (
 
 def find_model(component: Any) -> LLM | None:
     """The model that an engine, a chat, an agent or a workflow answers with."""
-    if isinstance(component, LLM):
+    if component is None or isinstance(component, LLM):
         return component
     if isinstance(component, dict):  # of agents by name, the first one first
         component = next(iter(component.values()), None)
     for name in _MODEL_PLACES:
-        part = getattr(component, name, None)
-        if part is None:
-            continue
-        model = find_model(part)
+        model = find_model(getattr(component, name, None))
         if model is not None:
             return model
     return None

@@ -81,9 +81,8 @@ def can_be_evidence(node: BaseNode) -> bool:
 
 def are_scored_nodes(value: Any) -> bool:
     """Whether a value is a list of nodes with scores; an empty one is not."""
-    if not isinstance(value, list | tuple) or not value:
-        return False
-    return all(isinstance(item, NodeWithScore) for item in value)
+    has_items = isinstance(value, list | tuple) and bool(value)
+    return has_items and all(isinstance(item, NodeWithScore) for item in value)
 
 
 def to_passages(

@@ -28,9 +28,8 @@ def metadata_mode(denoiser: Denoiser) -> MetadataMode:
 
     while isinstance(denoiser, Guard):
         denoiser = denoiser.denoiser
-    if not isinstance(denoiser, ENDDenoiser):
-        return MetadataMode.LLM
-    if isinstance(denoiser.scorer, (LLMDiscrim, DecisionScorer)):
+    scorer = denoiser.scorer if isinstance(denoiser, ENDDenoiser) else None
+    if scorer is None or isinstance(scorer, (LLMDiscrim, DecisionScorer)):
         return MetadataMode.LLM
     return MetadataMode.EMBED
 

@@ -127,7 +127,7 @@ def _whole_origin(scored_node: NodeWithScore, length: int) -> dict[str, Any]:
     start = getattr(node, "start_char_idx", None)
     end = getattr(node, "end_char_idx", None)
     # Offsets of another length belong to a text that was changed since.
-    if start is not None and end is not None and end - start == length:
+    if start is not None and end == start + length:
         fields["origin_range"] = [start, end]
     return fields
 

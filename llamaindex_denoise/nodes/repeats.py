@@ -111,14 +111,12 @@ def _document_start(passage: Passage) -> tuple[str, int] | None:
     """The document of a node and where its text begins there; None if unknown."""
     node = source_node(passage).node
     start = getattr(node, "start_char_idx", None)
-    end = getattr(node, "end_char_idx", None)
     document_id = node.ref_doc_id
-    if document_id is None or start is None or end is None:
+    if document_id is None or start is None:
         return None
-    if end - start == len(passage.text):
+    if getattr(node, "end_char_idx", None) == start + len(passage.text):
         return document_id, start
-    window_sentence = node.metadata.get(_WINDOW_SENTENCE_KEY, "")
-    sentence = str(window_sentence)
+    sentence = str(node.metadata.get(_WINDOW_SENTENCE_KEY, ""))
     if passage.text.count(sentence) != 1:  # which one is the node's is not known
         return None
     return document_id, start - passage.text.index(sentence)

@@ -67,10 +67,6 @@ def test_a_judge_holds_an_answer_against_what_an_llm_is_shown():
             text="body",
             metadata={"a": 1, "b": 2},
             excluded_llm_metadata_keys=["a"],
-        ),
-        TextNode(
-            text="body",
-            metadata={"a": 1, "b": 2},
             excluded_embed_metadata_keys=["a", "b"],
         ),
         TextNode(

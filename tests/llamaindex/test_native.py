@@ -24,20 +24,16 @@ def settings():
 
 
 def test_a_model_is_passed_or_set_and_never_resolved(settings):
-    for make in (
-        lambda: DenoisePostprocessor(method="select"),
-        lambda: DenoisePostprocessor(method="embedding"),
-    ):
+    methods = ("select", "embedding")
+    for method in methods:
         with pytest.raises(ValueError, match="no default is resolved"):
-            make()
+            DenoisePostprocessor(method=method)
     settings.llm, settings.embed_model = scripted_llm(keep_red), MockEmbedding(4)
-    assert (
-        DenoisePostprocessor(method="select").active_denoiser.llm.model is settings.llm
-    )
-    assert (
-        DenoisePostprocessor(method="embedding").active_denoiser.scorer.embed
-        is settings.embed_model
-    )
+    by_llm, by_embedding = [
+        DenoisePostprocessor(method=method).active_denoiser for method in methods
+    ]
+    assert by_llm.llm.model is settings.llm
+    assert by_embedding.scorer.embed is settings.embed_model
 
 
 def test_top_n_and_order():
