@@ -62,7 +62,7 @@ class CheckedChatEngine(BaseChatEngine):
         own_memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
         self.memory: BaseMemory = getattr(chat_engine, "_memory", own_memory)
         self.cited: CitedState = []  # what the conversation's answers rested on
-        # The last answers, with what each rested on, for a chat_history= of its own.
+        # The last answers, and what each rested on: a chat_history= may have some.
         self._answers: deque[tuple[str, CitedState]] = deque(maxlen=1000)
 
     def chat(

@@ -257,10 +257,10 @@ def retrieved_sources(
     may have got a score or metadata since, but have no source document.
     """
     # Pages of questions and answers are evidence: the newline is LlamaIndex's.
-    starts = ("Sub question: ", "\nQuestion: ", f"Query: {question}\nResponse: ")
+    first_words = ("Sub question: ", "\nQuestion: ", f"Query: {question}\nResponse: ")
     return [
         scored_node
         for scored_node in sources
         if scored_node.node.ref_doc_id not in (None, scored_node.node.node_id)
-        or not scored_node.node.get_content().startswith(starts)
+        or not scored_node.node.get_content().startswith(first_words)
     ]
