@@ -46,7 +46,10 @@ def detect_line_format(text: str) -> str:
     if any(line_kind(line) == "fence" for line in lines):
         return PLAIN_TEXT  # Markdown says where its code is
     indented_lines = sum(line[0] in " \t" for line in lines)
-    code_lines = sum(line.rstrip().endswith(_CODE_ENDINGS) for line in lines)
+    code_lines = sum(
+        line.rstrip().endswith(_CODE_ENDINGS) and line_kind(line) != "item"
+        for line in lines
+    )
     is_indented = indented_lines > _MIN_INDENTED * len(lines)
     is_code = is_indented and code_lines > _MIN_CODE_ENDINGS * len(lines)
     if is_code:

@@ -29,7 +29,6 @@ INLINE_TAGS = word_set(
     """
 )
 _CELL_TAGS = word_set("td th")
-_LIST_TAGS = word_set("ul ol dl")
 _HEADING_LEVELS = {
     "title": 1,  # of a page without h1
     "h1": 1,
@@ -38,7 +37,12 @@ _HEADING_LEVELS = {
     "h4": 4,
     "h5": 5,
     "h6": 6,
+    "dt": 7,
+    "summary": 7,
+    "caption": 9,
 }
+_ROW_LEVEL = 8  # of a row with a table in it, whose rows are under it
+_CLOSED_LEVELS = {"ul": 10, "ol": 10, "dl": 7, "details": 7, "table": _ROW_LEVEL}
 _BLOCK_TAGS = word_set("p div li td body section article h1 h2 h3")
 _TAG = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
 _HIDDEN = "!"  # name of a comment, a declaration or an invisible element
@@ -60,9 +64,7 @@ def detect_markup(text: str) -> str:
         return ""
     if text_head.startswith(("<!doctype html", "<html")):
         return "html"
-    tags = _TAG.finditer(text[:20_000])
-    closed_names = {match[2].lower() for match in tags if match[1]}
-    if closed_names.isdisjoint(_BLOCK_TAGS):
+    if _BLOCK_TAGS.isdisjoint(_last_closings(text[:20_000])):
         return ""
     return "html"
 
@@ -192,7 +194,7 @@ class _HtmlBlockReader:
         block_start: Start of the open block; None between blocks.
         block_parts: Visible text of the open block so far.
         enclosing_tag: ``"tr"`` or ``"pre"``, inside which blocks do not count.
-        heading_level: 1 to 6 if the open block is a heading, else 0.
+        heading_level: 1 to 9 if the open block is a heading, else 0.
         row_cells: Cell tags (``td``, ``th``) of the open row.
         open_headings: Level and chunk index of each heading above.
         list_lead: Range of the sentence that introduces a list, at most one.
@@ -222,6 +224,8 @@ class _HtmlBlockReader:
 
     def read_tag(self, tag: _Tag) -> None:
         if tag.name == "table":
+            if self.enclosing_tag == "tr" and not tag.is_closing:
+                self.heading_level = _ROW_LEVEL
             self.enclosing_tag = ""
             self.table_header = ()
         is_cell = tag.name in _CELL_TAGS
@@ -236,7 +240,8 @@ class _HtmlBlockReader:
         elif tag.is_closing:
             self.close_block(tag.end if self.has_text else tag.start)
             self.enclosing_tag = ""
-            if tag.name in _LIST_TAGS:
+            if tag.name in _CLOSED_LEVELS:
+                self.heading_spans(_CLOSED_LEVELS[tag.name])
                 self.list_lead = ()
         else:
             self.open_block(tag)

@@ -97,6 +97,8 @@ class _Block:
         ends_blank: True if a blank line, or a rule, ends the block.
         has_fields: True if every line is ``Name: value``, maybe under a divider.
         is_comment: True if every line is a comment of INI or TOML.
+        has_code: True if a code block is the last part of the block.
+        ends_at_margin: True if the last line continues the block without indentation.
     """
 
     start: int
@@ -108,6 +110,8 @@ class _Block:
     ends_blank: bool = False
     has_fields: bool = False
     is_comment: bool = False
+    has_code: bool = False
+    ends_at_margin: bool = False
 
     @property
     def span(self) -> Range:
@@ -180,6 +184,8 @@ class _ProseBlockReader:
             is_same_quote = last_block.quote_depth == quote_depth
             if is_open and is_same_quote and self.continues_block(content, kind):
                 last_block.end = end
+                is_indented = content[0] in " \t"
+                last_block.ends_at_margin = last_block.indent > 0 and not is_indented
             elif kind == "rule" and is_same_quote and last_block.kind != "heading":
                 # A rule between two parts ends the first and is no part of the second.
                 last_block.end = end
@@ -280,8 +286,8 @@ class _ProseBlockReader:
     ) -> None:
         """Start a block with this line.
 
-        A code block joins the sentence that announces it, an indented paragraph the
-        list item above it, any other one the question above it.
+        A code block joins the sentence that announces it; it and a paragraph join the
+        list item or announcement above if indented, or else the question above.
         """
         bare_content = content.lstrip(" \t")
         indent = len(content) - len(bare_content)
@@ -307,16 +313,20 @@ class _ProseBlockReader:
             last_block = self.last_block
             last_block.end = end
             last_block.ends_blank = False
+            last_block.has_code = block.kind == "code"
         else:
             self.blocks.append(block)
 
     def joins_last_block(self, block: _Block) -> bool:
         last_block = self.last_block
-        if block.kind == "code" and last_block.kind in ("para", "item"):
-            return last_block.announces_next(self.text)
-        if block.kind != "para" or last_block.quote_depth != block.quote_depth:
+        is_text = last_block.kind in ("para", "item")
+        is_announced = is_text and last_block.announces_next(self.text)
+        if is_announced and block.kind == "code":
+            return True
+        is_same_quote = last_block.quote_depth == block.quote_depth
+        if block.kind not in ("para", "code") or not is_same_quote:
             return False
-        if last_block.kind == "item":
+        if is_announced or last_block.kind == "item":
             return block.indent > last_block.indent
         return self.is_answer(block)
 
@@ -445,7 +455,9 @@ class _ContextTracker:
         self.mail_head = merge_spans(head_lines)
         self.headings = []
 
-    def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
+    def context_of(
+        self, block: _Block, previous_block: _Block, next_block: _Block
+    ) -> Ranges:
         context_spans = [*self.opening]
         for heading in self.headings:
             context_spans.append(heading.span)
@@ -461,14 +473,21 @@ class _ContextTracker:
             self.list_items = []
         if block.kind == "para":
             self.list_lead = []
-            if block.announces_next(self.text):
-                self.list_lead = [block.span]
-        else:
-            context_spans += self.list_lead
+        context_spans += self.list_lead
+        if self.introduces_list(block, next_block):
+            self.list_lead = [*self.list_lead[:1], block.span]
         is_same_table = block.kind == "row" and previous_block.kind == "row"
         if not is_same_table or previous_block.ends_blank:
             self.table_header = []
         return context_spans
+
+    def introduces_list(self, block: _Block, next_block: _Block) -> bool:
+        """Whether a block announces what follows, or ends with the line above a list."""
+        is_above = next_block.kind == "item" and not block.ends_blank
+        is_para = block.kind == "para"
+        if is_above and block.is_short and (is_para or block.ends_at_margin):
+            return True
+        return is_para and block.announces_next(self.text)
 
     def quote_context(self, block: _Block, previous_block: _Block) -> Ranges:
         """Return who is quoted in this block, or else who wrote the mail."""
@@ -521,7 +540,7 @@ def _block_chunks(
     if block.kind == "para" and tracker.is_mail_head(block):
         tracker.open_mail(block)
         return [TextChunk(*block.span)]
-    spans = tracker.context_of(block, previous_block)
+    spans = tracker.context_of(block, previous_block, next_block)
     is_row = block.kind == "row"
     is_header = is_row and tracker.is_table_header(block, next_block)
     if is_row and not is_header:
@@ -533,7 +552,7 @@ def _block_chunks(
     if is_header:
         tracker.table_header.append(block.span)
         return [TextChunk(*block.span, context_spans, is_structural=True)]
-    if block.kind == "code":
+    if block.kind == "code" or block.has_code:
         return split_long(
             tracker.text,
             block.span,
@@ -580,14 +599,19 @@ def _begins_with_settings(text: str) -> bool:
 
 
 def _opening_sentence(text: str, first_block: _Block) -> Ranges:
-    """Return the first sentence of a long text without a title, which says what it is.
+    """Return the lines above a text, or a long text's first sentence: what it is.
 
-    Empty if it is long too, or if the text begins in the middle of something.
+    Empty if they are long too, or if the text begins in the middle of something.
     """
     is_paragraph = first_block.kind == "para" and not first_block.has_fields
-    is_long = len(text) >= _MIN_OPENED_CHARACTERS
-    is_fragment = text[0].islower()
-    if not is_paragraph or not is_long or is_fragment:
+    if not is_paragraph or text[0].islower():
+        return []
+    block_text = text[first_block.start : first_block.end]
+    is_sentence = block_text.rstrip().endswith(tuple(_SENTENCE_ENDINGS))
+    is_title = first_block.ends_blank and not is_sentence
+    if is_title and len(block_text) <= _MAX_OPENING_CHARACTERS:
+        return [first_block.span]
+    if len(text) < _MIN_OPENED_CHARACTERS:
         return []
     read_end = min(first_block.end, first_block.start + 2 * _MAX_OPENING_CHARACTERS)
     sentences = sentence_ranges(text, first_block.start, read_end)

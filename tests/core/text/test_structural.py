@@ -248,6 +248,12 @@ PAGES = [
 ]
 
 
+TERMS = """<h2>VPN</h2><dl><dt>691</dt><dd>Locked.</dd></dl><p>Call Bo.</p>
+<details><summary>Who pays?</summary><p>The sender.</p></details>
+<table><tr><td>Leeds</td><td><table><caption>Sites</caption><tr><td>TLS</td></tr></table></td></tr>
+<tr><td>Porto</td></tr></table>"""
+
+
 @pytest.mark.parametrize(
     ("text", "phrase", "context"),
     [
@@ -270,7 +276,16 @@ PAGES = [
         ("Spa\n\nA.\n\nPool\n\n**Fee**\n\n12.", "12", "Pool\n**Fee**"),
         ("§ 1 Rent\n\nIt is due.\n\n§ 2 End\n\nIn May.", "May", "§ 2 End"),
         ("<html><title>A</title><p>Two.</p></html>", "Two", "A"),
-        ("---\ntitle: A\nby: Bo\n---\n\nC.\n\nD.", "D", "title: A\nby: Bo\n---"),
+        ("---\ntitle: A\nby: Bo\n---\n\nC.\n\nD.", "D", "---\ntitle: A\nby: Bo\n---"),
+        ("Policy\nof Leeds, 2025\n\nA.\n\nB.", "B", "Policy\nof Leeds, 2025"),
+        ("# A\n\n4.2\n  * Mend\n\n4.1\n  * Add", "Add", "# A\n4.1"),
+        ("Fair:\n  * bar\nCar\n  * map\n", "map", "Fair:\n* bar\nCar"),
+        ("# A\n- B (1)\n  - C (2)\n- D (3)\n  - E (4)\n  - F", "E", "# A\n- D (3)"),
+        (TERMS, "Locked", "VPN\n691"),
+        (TERMS, "Call Bo", "VPN"),
+        (TERMS, "The sender", "VPN\nWho pays?"),
+        (TERMS, "TLS", "VPN\nLeeds |\nSites"),
+        (TERMS, "Porto", "VPN"),
         ("[a]\nn = 1\n\n[b]\nm = 2\n\n; per day\nn = 3\n", "n = 3", "[b]"),
         ("[a]\nn = 1\n[b]\nhost\n", "host", "[b]"),
         ("# A\n\n[TOC]\n\nSee a?b=1.\n\n# B\n\nD.", "D", "# B"),
@@ -289,6 +304,19 @@ def test_a_chunk_is_read_with_its_headings_header_author_or_question(
     text, phrase, context
 ):
     assert read_chunk(text, phrase)[0] == context
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        ".. note::\n\n   Stop.",
+        "1. Run.\n\n   ```\n   a\n   ```",
+        "How?\n\n```\na\n```",
+        f"Run:\n\n```\n{'It is. ' * 200}\n```",
+    ],
+)
+def test_a_block_stays_whole_with_its_indented_body_or_its_code(block):
+    assert raw_texts(f"# A\n\n{block}\n\nGo.") == [block, "Go."]
 
 
 @pytest.mark.parametrize("mark", ["\ufeff", "\ufeff" * 2000])
