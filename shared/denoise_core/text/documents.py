@@ -12,6 +12,7 @@ it; LlamaIndex's nodes know both. Pieces without a place share the document's ti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -22,7 +23,9 @@ from denoise_core.text.json_spans import BYTE_ORDER_MARK
 from denoise_core.text.structural import ChunkedText, chunk_text
 from denoise_core.types import Passage, Span
 
-_MAX_GAP = 4  # characters, line breaks, that a splitter strips between two pieces
+_MAX_GAP = 4  # line breaks that a splitter strips between two pieces
+_MAX_INDENT = 40  # characters, which it strips too
+_READ_BACK = 1000  # characters before a piece that tell how lines are indented
 _BLANKS = f"{BYTE_ORDER_MARK} \t\r\n"
 _TITLE_MARKS = ("# ", "<h1")
 _ADDRESS_MARKS = frozenset("/\\.")  # a path, an address or a file's name holds one
@@ -242,15 +245,32 @@ def _split_runs(group: Group) -> list[Run]:
         offset = position - run.start
         gap = offset - len(run.text)
         shared_text = run.text[offset : offset + len(passage.text)]
-        if gap > _MAX_GAP or not passage.text.startswith(shared_text):
+        stripped_text = _stripped_text(gap, run.text[-_READ_BACK:] + passage.text)
+        if stripped_text is None or not passage.text.startswith(shared_text):
             run = Run(position)
+            stripped_text = ""
             gap = 0
         if not run.passages:
             runs.append(run)
-        # A splitter strips line breaks between pieces, or lets pieces overlap.
-        run.text += "\n" * gap + passage.text[max(0, -gap) :]
+        # Pieces may overlap.
+        run.text += stripped_text + passage.text[max(0, -gap) :]
         run.passages.append((position, passage))
     return runs
+
+
+def _stripped_text(gap: int, text_around: str) -> str | None:
+    """Return what a splitter strips between pieces; None if it is more than that.
+
+    Line breaks, and an indentation if lines around have the same: without it a nested
+    item or key would be at the margin.
+    """
+    if 2 < gap < _MAX_INDENT:
+        indented_line = re.search(rf"\n( {{{gap - 2}}} ?)\S", text_around)
+        if indented_line:
+            return indented_line[1].rjust(gap, "\n")
+    if gap > _MAX_GAP:
+        return None
+    return "\n" * gap
 
 
 def _chunk_run(

@@ -97,8 +97,7 @@ class _Block:
         ends_blank: True if a blank line, or a rule, ends the block.
         has_fields: True if every line is ``Name: value``, maybe under a divider.
         is_comment: True if every line is a comment of INI or TOML.
-        has_code: True if a code block is the last part of the block.
-        ends_at_margin: True if the last line continues the block without indentation.
+        has_code: True if a code block has joined the block.
     """
 
     start: int
@@ -111,7 +110,6 @@ class _Block:
     has_fields: bool = False
     is_comment: bool = False
     has_code: bool = False
-    ends_at_margin: bool = False
 
     @property
     def span(self) -> Range:
@@ -184,8 +182,6 @@ class _ProseBlockReader:
             is_same_quote = last_block.quote_depth == quote_depth
             if is_open and is_same_quote and self.continues_block(content, kind):
                 last_block.end = end
-                is_indented = content[0] in " \t"
-                last_block.ends_at_margin = last_block.indent > 0 and not is_indented
             elif kind == "rule" and is_same_quote and last_block.kind != "heading":
                 # A rule between two parts ends the first and is no part of the second.
                 last_block.end = end
@@ -313,7 +309,7 @@ class _ProseBlockReader:
             last_block = self.last_block
             last_block.end = end
             last_block.ends_blank = False
-            last_block.has_code = block.kind == "code"
+            last_block.has_code |= block.kind == "code"
         else:
             self.blocks.append(block)
 
@@ -455,9 +451,7 @@ class _ContextTracker:
         self.mail_head = merge_spans(head_lines)
         self.headings = []
 
-    def context_of(
-        self, block: _Block, previous_block: _Block, next_block: _Block
-    ) -> Ranges:
+    def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
         context_spans = [*self.opening]
         for heading in self.headings:
             context_spans.append(heading.span)
@@ -473,21 +467,14 @@ class _ContextTracker:
             self.list_items = []
         if block.kind == "para":
             self.list_lead = []
-        context_spans += self.list_lead
-        if self.introduces_list(block, next_block):
-            self.list_lead = [*self.list_lead[:1], block.span]
+            if block.announces_next(self.text):
+                self.list_lead = [block.span]
+        else:
+            context_spans += self.list_lead
         is_same_table = block.kind == "row" and previous_block.kind == "row"
         if not is_same_table or previous_block.ends_blank:
             self.table_header = []
         return context_spans
-
-    def introduces_list(self, block: _Block, next_block: _Block) -> bool:
-        """Whether a block announces what follows, or ends with the line above a list."""
-        is_above = next_block.kind == "item" and not block.ends_blank
-        is_para = block.kind == "para"
-        if is_above and block.is_short and (is_para or block.ends_at_margin):
-            return True
-        return is_para and block.announces_next(self.text)
 
     def quote_context(self, block: _Block, previous_block: _Block) -> Ranges:
         """Return who is quoted in this block, or else who wrote the mail."""
@@ -540,7 +527,7 @@ def _block_chunks(
     if block.kind == "para" and tracker.is_mail_head(block):
         tracker.open_mail(block)
         return [TextChunk(*block.span)]
-    spans = tracker.context_of(block, previous_block, next_block)
+    spans = tracker.context_of(block, previous_block)
     is_row = block.kind == "row"
     is_header = is_row and tracker.is_table_header(block, next_block)
     if is_row and not is_header:

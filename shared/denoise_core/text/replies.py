@@ -66,11 +66,11 @@ def strip_reasoning(reply: str) -> str:
     return strip_fence(strip_tag(text[:end]))
 
 
-def strip_tag(text: str, names: frozenset[str] = _WRAPPER_TAGS) -> str:
-    """The text without a tag around the whole of it, where the tag has one of the ``names``."""
+def strip_tag(text: str) -> str:
+    """The text without a tag around the whole of it that models wrap replies in."""
     text = text.strip()
     name, closing_mark, _ = text[1:].partition(">")
-    if text.startswith("<") and closing_mark and name.lower() in names:
+    if text.startswith("<") and closing_mark and name.lower() in _WRAPPER_TAGS:
         end = f"</{name}>"
         if text.lower().endswith(end.lower()):
             return text[len(name) + 2 : -len(end)].strip()

@@ -59,6 +59,7 @@ TITLE = "# Pump 260, data sheet"
 BY_SECTION = cut(SHEET, "## Elec", "| Fuse")
 FUSE = "| Fuse | 6 A |\n"
 CARE = cut(SHEET, "## Care")
+STAFF = "- Bergen\n    - In: Bo\n    - Out: Ada\n- Lyon\n\n    - In: Hugo\n    - Out: Lea"
 OIL, WATER = cut(SHEET, "## Care", "every month")[1:]
 
 
@@ -89,6 +90,9 @@ OIL, WATER = cut(SHEET, "## Care", "every month")[1:]
             "6 A",
             [f"\ufeff{TITLE}", FUSE],
         ),
+        # A splitter strips the indentation too, which says what an item is under.
+        (cut(STAFF, "- In: Hugo"), "Out: Lea", ["- Lyon", "    - Out: Lea"]),
+        (cut(STAFF, "- Out: Lea"), "Out: Lea", ["- Lyon\n\n", "- Out: Lea"]),
         # A piece far from the first one does not get its section.
         ([cut(SHEET, "| Supply")[0], CARE[1]], "run dry", [TITLE, CARE[1].text]),
     ],
