@@ -59,7 +59,9 @@ TITLE = "# Pump 260, data sheet"
 BY_SECTION = cut(SHEET, "## Elec", "| Fuse")
 FUSE = "| Fuse | 6 A |\n"
 CARE = cut(SHEET, "## Care")
-STAFF = "- Bergen\n    - In: Bo\n    - Out: Ada\n- Lyon\n\n    - In: Hugo\n    - Out: Lea"
+STAFF = (
+    "- Bergen\n    - In: Bo\n    - Out: Ada\n- Lyon\n\n    - In: Hugo\n    - Out: Lea"
+)
 OIL, WATER = cut(SHEET, "## Care", "every month")[1:]
 
 
