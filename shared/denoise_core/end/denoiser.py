@@ -255,8 +255,7 @@ class ENDDenoiser:
         else:
             kind = None
             if isinstance(rule, MarginRule):
-                if isinstance(self.scorer, KindClassifier):
-                    kind = self.scorer.question_kind(replace_surrogates(query))
+                kind = self._question_kind(query)
                 rule = chunks.rule_of_input(rule, kind == "lookup")
             selection = self._select(rule, kind, chunks, scores)
         language_note = ""
@@ -329,6 +328,12 @@ class ENDDenoiser:
         if kind is None or self.max_keep is not None:
             return selection
         return widen_selection(kind, selection, chunks.texts, chunks.document_numbers())
+
+    def _question_kind(self, query: str) -> QuestionKind | None:
+        """What the question asks for; None if the scorer does not tell."""
+        if not isinstance(self.scorer, KindClassifier):
+            return None
+        return self.scorer.question_kind(replace_surrogates(query))
 
 
 def _next_step(steps: DenoiseSteps, scores: object) -> Sequence[str] | DenoiseResult:

@@ -90,7 +90,7 @@ class HeadReader(HiddenReader):
             blocks = sorted({block for block, _ in self.heads})
         lists = []
         text_index = []
-        for _, group in itertools.groupby(enumerate(pairs), lambda pair: pair[1][0]):
+        for _, group in itertools.groupby(enumerate(pairs), key=_question_of_pair):
             numbers, list_pairs = zip(*group, strict=True)
             with partial_forward.lock:
                 list_attention, window_index = self._read_list(list_pairs, blocks)
@@ -169,3 +169,7 @@ class HeadReader(HiddenReader):
         )
         rows = question_start - tail_start, question_end - tail_start
         return prompt, rows, window_index
+
+
+def _question_of_pair(numbered_pair: tuple[int, tuple[str, str]]) -> str:
+    return numbered_pair[1][0]

@@ -12,7 +12,6 @@ it; LlamaIndex's nodes know both. Pieces without a place share the document's ti
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -23,9 +22,9 @@ from denoise_core.text.json_spans import BYTE_ORDER_MARK
 from denoise_core.text.structural import ChunkedText, chunk_text
 from denoise_core.types import Passage, Span
 
-_MAX_GAP = 4  # line breaks that a splitter strips between two pieces
-_MAX_INDENT = 40  # characters, which it strips too
-_READ_BACK = 1000  # characters before a piece that tell how lines are indented
+_MAX_GAP = 4  # characters, line breaks, that a splitter strips between two pieces
+_MAX_INDENTED_GAP = 16  # characters, a line break and the indentation after it
+_READ_BACK = 1000  # characters before a piece; they and it tell how lines are indented
 _BLANKS = f"{BYTE_ORDER_MARK} \t\r\n"
 _TITLE_MARKS = ("# ", "<h1")
 _ADDRESS_MARKS = frozenset("/\\.")  # a path, an address or a file's name holds one
@@ -226,8 +225,7 @@ def _title_text(chunked: ChunkedText) -> str:
     if not title.is_structural or not (is_title or chunked.text_format == "csv"):
         return ""
     for chunk in chunked.chunks[1:]:
-        is_under_title = title.span in chunk.context_spans
-        if not chunk.is_structural and not is_under_title:
+        if not chunk.is_structural and title.span not in chunk.context_spans:
             return ""
     return title_text.rstrip()
 
@@ -246,7 +244,7 @@ def _split_runs(group: Group) -> list[Run]:
         gap = offset - len(run.text)
         shared_text = run.text[offset : offset + len(passage.text)]
         stripped_text = _stripped_text(gap, run.text[-_READ_BACK:] + passage.text)
-        if stripped_text is None or not passage.text.startswith(shared_text):
+        if len(stripped_text) < gap or not passage.text.startswith(shared_text):
             run = Run(position)
             stripped_text = ""
             gap = 0
@@ -258,19 +256,22 @@ def _split_runs(group: Group) -> list[Run]:
     return runs
 
 
-def _stripped_text(gap: int, text_around: str) -> str | None:
-    """Return what a splitter strips between pieces; None if it is more than that.
+def _stripped_text(gap: int, text_around: str) -> str:
+    """Return what a splitter strips between pieces; it is shorter if that is too long.
 
-    Line breaks, and an indentation if lines around have the same: without it a nested
-    item or key would be at the margin.
+    A line break and an indentation if lines around have the same and none is blank:
+    without it a nested item or key would be at the margin. Otherwise line breaks.
     """
-    if 2 < gap < _MAX_INDENT:
-        indented_line = re.search(rf"\n( {{{gap - 2}}} ?)\S", text_around)
-        if indented_line:
-            return indented_line[1].rjust(gap, "\n")
-    if gap > _MAX_GAP:
-        return None
-    return "\n" * gap
+    indentation = "\n".ljust(gap)
+    is_indented = text_around.count(indentation) > text_around.count(indentation + " ")
+    if (
+        2 < gap <= _MAX_INDENTED_GAP
+        and is_indented
+        and "\n\n" not in text_around
+        and "\r" not in text_around
+    ):
+        return indentation
+    return "\n" * min(gap, _MAX_GAP)
 
 
 def _chunk_run(
@@ -284,6 +285,5 @@ def _chunk_run(
         title_text += "\n"
     base = len(title_text) - run.start
     for position, passage in run.passages:
-        length = len(passage.text)
-        pieces.append(PlacedPiece(passage.id, base + position, length))
+        pieces.append(PlacedPiece(passage.id, base + position, len(passage.text)))
     return JoinedText(chunk_text(title_text + run.text), tuple(pieces))

@@ -29,6 +29,8 @@ INLINE_TAGS = word_set(
     """
 )
 _CELL_TAGS = word_set("td th")
+_LIST_TAGS = word_set("ul ol dl")
+_TERM_LEVEL = 7  # of what names a definition or details
 _HEADING_LEVELS = {
     "title": 1,  # of a page without h1
     "h1": 1,
@@ -37,12 +39,9 @@ _HEADING_LEVELS = {
     "h4": 4,
     "h5": 5,
     "h6": 6,
-    "dt": 7,
-    "summary": 7,
-    "caption": 9,
+    "dt": _TERM_LEVEL,
+    "summary": _TERM_LEVEL,
 }
-_ROW_LEVEL = 8  # of a row with a table in it, whose rows are under it
-_CLOSED_LEVELS = {"ul": 10, "ol": 10, "dl": 7, "details": 7, "table": _ROW_LEVEL}
 _BLOCK_TAGS = word_set("p div li td body section article h1 h2 h3")
 _TAG = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
 _HIDDEN = "!"  # name of a comment, a declaration or an invisible element
@@ -194,7 +193,7 @@ class _HtmlBlockReader:
         block_start: Start of the open block; None between blocks.
         block_parts: Visible text of the open block so far.
         enclosing_tag: ``"tr"`` or ``"pre"``, inside which blocks do not count.
-        heading_level: 1 to 9 if the open block is a heading, else 0.
+        heading_level: 1 to 7 if the open block is a heading, else 0.
         row_cells: Cell tags (``td``, ``th``) of the open row.
         open_headings: Level and chunk index of each heading above.
         list_lead: Range of the sentence that introduces a list, at most one.
@@ -224,8 +223,6 @@ class _HtmlBlockReader:
 
     def read_tag(self, tag: _Tag) -> None:
         if tag.name == "table":
-            if self.enclosing_tag == "tr" and not tag.is_closing:
-                self.heading_level = _ROW_LEVEL
             self.enclosing_tag = ""
             self.table_header = ()
         is_cell = tag.name in _CELL_TAGS
@@ -240,8 +237,9 @@ class _HtmlBlockReader:
         elif tag.is_closing:
             self.close_block(tag.end if self.has_text else tag.start)
             self.enclosing_tag = ""
-            if tag.name in _CLOSED_LEVELS:
-                self.heading_spans(_CLOSED_LEVELS[tag.name])
+            if tag.name in ("dd", "dl", "details"):
+                self.close_headings(_TERM_LEVEL)
+            if tag.name in _LIST_TAGS:
                 self.list_lead = ()
         else:
             self.open_block(tag)
@@ -276,13 +274,15 @@ class _HtmlBlockReader:
         self.has_text = False
         if start is None or not block_text:
             return
-        context_spans = self.heading_spans(level)
+        self.close_headings(level)
+        context_spans = self.heading_spans()
         span = ((start, end),)
         is_header_row = not level and row_cells == {"th"}
         is_page_title = self.text.startswith("<title", start)
         if level:
             self.open_headings.append((level, len(self.chunks)))
-            self.list_lead = self.table_header = ()
+            if level < _TERM_LEVEL:
+                self.list_lead = self.table_header = ()
         else:
             context_spans += self.list_lead
             is_short = len(block_text) <= MAX_CHUNK_CHARACTERS
@@ -302,13 +302,13 @@ class _HtmlBlockReader:
             )
         )
 
-    def heading_spans(self, level: int) -> RangeTuple:
-        """Return the ranges of the open headings, which get text under them now.
-
-        A heading of some level closes those of the same and deeper levels.
-        """
+    def close_headings(self, level: int) -> None:
+        """Close the headings of this level and of deeper ones; none at level 0."""
         while level and self.open_headings and self.open_headings[-1][0] >= level:
             self.open_headings.pop()
+
+    def heading_spans(self) -> RangeTuple:
+        """Return the ranges of the open headings, which get text under them now."""
         spans = []
         for _, index in self.open_headings:
             heading = self.chunks[index]._replace(is_structural=True)

@@ -97,7 +97,6 @@ class _Block:
         ends_blank: True if a blank line, or a rule, ends the block.
         has_fields: True if every line is ``Name: value``, maybe under a divider.
         is_comment: True if every line is a comment of INI or TOML.
-        has_code: True if a code block has joined the block.
     """
 
     start: int
@@ -109,7 +108,6 @@ class _Block:
     ends_blank: bool = False
     has_fields: bool = False
     is_comment: bool = False
-    has_code: bool = False
 
     @property
     def span(self) -> Range:
@@ -282,8 +280,8 @@ class _ProseBlockReader:
     ) -> None:
         """Start a block with this line.
 
-        A code block joins the sentence that announces it; it and a paragraph join the
-        list item or announcement above if indented, or else the question above.
+        A code block joins the sentence that announces it, an indented paragraph the
+        list item above it, any other one the question above it.
         """
         bare_content = content.lstrip(" \t")
         indent = len(content) - len(bare_content)
@@ -309,20 +307,16 @@ class _ProseBlockReader:
             last_block = self.last_block
             last_block.end = end
             last_block.ends_blank = False
-            last_block.has_code |= block.kind == "code"
         else:
             self.blocks.append(block)
 
     def joins_last_block(self, block: _Block) -> bool:
         last_block = self.last_block
-        is_text = last_block.kind in ("para", "item")
-        is_announced = is_text and last_block.announces_next(self.text)
-        if is_announced and block.kind == "code":
-            return True
-        is_same_quote = last_block.quote_depth == block.quote_depth
-        if block.kind not in ("para", "code") or not is_same_quote:
+        if block.kind == "code" and last_block.kind in ("para", "item"):
+            return last_block.announces_next(self.text)
+        if block.kind != "para" or last_block.quote_depth != block.quote_depth:
             return False
-        if is_announced or last_block.kind == "item":
+        if last_block.kind == "item":
             return block.indent > last_block.indent
         return self.is_answer(block)
 
@@ -539,7 +533,7 @@ def _block_chunks(
     if is_header:
         tracker.table_header.append(block.span)
         return [TextChunk(*block.span, context_spans, is_structural=True)]
-    if block.kind == "code" or block.has_code:
+    if block.kind == "code":
         return split_long(
             tracker.text,
             block.span,
@@ -586,19 +580,14 @@ def _begins_with_settings(text: str) -> bool:
 
 
 def _opening_sentence(text: str, first_block: _Block) -> Ranges:
-    """Return the lines above a text, or a long text's first sentence: what it is.
+    """Return the first sentence of a long text without a title, which says what it is.
 
-    Empty if they are long too, or if the text begins in the middle of something.
+    Empty if it is long too, or if the text begins in the middle of something.
     """
     is_paragraph = first_block.kind == "para" and not first_block.has_fields
-    if not is_paragraph or text[0].islower():
-        return []
-    block_text = text[first_block.start : first_block.end]
-    is_sentence = block_text.rstrip().endswith(tuple(_SENTENCE_ENDINGS))
-    is_title = first_block.ends_blank and not is_sentence
-    if is_title and len(block_text) <= _MAX_OPENING_CHARACTERS:
-        return [first_block.span]
-    if len(text) < _MIN_OPENED_CHARACTERS:
+    is_long = len(text) >= _MIN_OPENED_CHARACTERS
+    is_fragment = text[0].islower()
+    if not is_paragraph or not is_long or is_fragment:
         return []
     read_end = min(first_block.end, first_block.start + 2 * _MAX_OPENING_CHARACTERS)
     sentences = sentence_ranges(text, first_block.start, read_end)

@@ -138,9 +138,7 @@ class ChunkedText:
             ranges = field_ranges(self.text, *chunk.span)
         elif self.text_format in (lines.SOURCE_CODE, lines.LOG_ENTRIES):
             ranges = line_spans(self.text, *chunk.span)
-        elif not chunk.is_atomic and not (
-            self.text_format == "html" and "<" in chunk.text_of(self.text).strip()[1:-1]
-        ):
+        elif not chunk.is_atomic and not self._has_inner_tags(chunk):
             ranges = sentence_ranges(self.text, *chunk.span)
         parts = tuple(ranges or ())
         if not parts:
@@ -229,6 +227,13 @@ class ChunkedText:
     def _touched_chunks(self, ranges: Ranges) -> list[TextChunk]:
         """Return the chunks that merged ranges touch."""
         return [chunk for chunk in self.chunks if clip_spans(ranges, *chunk.span)]
+
+    def _has_inner_tags(self, chunk: TextChunk) -> bool:
+        if self.text_format != "html":
+            return False
+        raw_text = chunk.text_of(self.text)
+        inner_text = raw_text.strip()[1:-1]
+        return "<" in inner_text
 
 
 def chunk_text(source_value: Any) -> ChunkedText:

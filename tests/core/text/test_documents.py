@@ -59,9 +59,7 @@ TITLE = "# Pump 260, data sheet"
 BY_SECTION = cut(SHEET, "## Elec", "| Fuse")
 FUSE = "| Fuse | 6 A |\n"
 CARE = cut(SHEET, "## Care")
-STAFF = (
-    "- Bergen\n    - In: Bo\n    - Out: Ada\n- Lyon\n\n    - In: Hugo\n    - Out: Lea"
-)
+STAFF = "- Bergen\n    - In: Bo\n    - Out: Ada\n- Lyon\n    - In: Hugo\n    - Out: Lea"
 OIL, WATER = cut(SHEET, "## Care", "every month")[1:]
 
 
@@ -94,7 +92,27 @@ OIL, WATER = cut(SHEET, "## Care", "every month")[1:]
         ),
         # A splitter strips the indentation too, which says what an item is under.
         (cut(STAFF, "- In: Hugo"), "Out: Lea", ["- Lyon", "    - Out: Lea"]),
-        (cut(STAFF, "- Out: Lea"), "Out: Lea", ["- Lyon\n\n", "- Out: Lea"]),
+        (cut(STAFF, "- Out: Lea"), "Out: Lea", ["- Lyon\n", "- Out: Lea"]),
+        # It may also be blank lines, or a piece that was not retrieved.
+        (
+            cut("# A\n\n- Bergen\n   - In: Bo\n\n\n\n- Lyon is shut", "- Lyon"),
+            "Lyon",
+            ["# A\n\n", "- Lyon is shut"],
+        ),
+        (
+            cut("- Bergen\r\n   - In: Bo\r\n\r\n- Lyon is shut", "- Lyon"),
+            "Lyon",
+            ["- Lyon is shut"],
+        ),
+        (
+            cut(
+                "- Run:\n\n         go\n\n- Rent is 9\n\n# Lyon\n\n- Rent is 7",
+                "# Lyon",
+                "- Rent is 7",
+            )[::2],
+            "is 7",
+            ["- Rent is 7"],
+        ),
         # A piece far from the first one does not get its section.
         ([cut(SHEET, "| Supply")[0], CARE[1]], "run dry", [TITLE, CARE[1].text]),
     ],
