@@ -249,7 +249,7 @@ PAGES = [
 
 
 TERMS = """<h2>VPN</h2><div>Errors:<dl><dt>691</dt><dd>Locked.</dd></div><p>Call Bo.</p></dl>
-<details><summary>Who pays?</summary><p>The sender.</p></details>
+<details><summary>Who pays?</summary><p>The sender.</p></details><p>By post.</p>
 <h2>We are shut</h2><details></details>
 <h2>Sites</h2><table><tr><td>Leeds</td><td><table><tr><td>TLS</td></tr></table></td></tr></table>"""
 
@@ -283,6 +283,7 @@ TERMS = """<h2>VPN</h2><div>Errors:<dl><dt>691</dt><dd>Locked.</dd></div><p>Call
         (TERMS, "Locked", "VPN\nErrors:\n691"),
         (TERMS, "Call Bo", "VPN\nErrors:"),
         (TERMS, "The sender", "VPN\nWho pays?"),
+        (TERMS, "By post", "VPN"),
         (TERMS, "We are shut", ""),
         (TERMS, "TLS", "Sites"),
         ("[a]\nn = 1\n\n[b]\nm = 2\n\n; per day\nn = 3\n", "n = 3", "[b]"),
@@ -308,8 +309,7 @@ def test_a_chunk_is_read_with_its_headings_header_author_or_question(
 def test_long_code_begins_with_its_announcement_and_a_long_item_is_cut_above_code():
     code_texts = raw_texts("Go:\n\n```\n" + "run(a)\n" * 300)
     assert code_texts[0].startswith("Go:\n\n```\nrun(a)")
-    item = "It runs. " * 150
-    assert len(raw_texts(f"1. {item}\n\n   ```\n   a\n   ```")) > 3
+    assert len(raw_texts("1." + " It runs." * 150 + "\n\n   ```\n   a\n   ```")) > 3
 
 
 @pytest.mark.parametrize("mark", ["\ufeff", "\ufeff" * 2000])
