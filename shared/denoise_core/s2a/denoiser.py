@@ -6,7 +6,7 @@ Section 2.2 of the paper (arXiv 2311.11829).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
@@ -54,6 +54,7 @@ from denoise_core.types import Drop, Passage, Span, check_passages
 NOT_NEEDED = "not needed for the question"
 NOT_COVERED = "no written sentence matches it"
 NOT_IN_PASSAGES = "not in these passages: the model needs nothing of any of them"
+NONE_FITS = "none is kept of the pieces that the model named: 'keep' leaves no room"
 NO_ANSWER = "the model finds no answer in these passages; the nearest pieces are kept"
 NOT_JUDGED = "the pieces that several calls kept could not be judged in one"
 PART_OF_ANSWER = "the model finds a part of the answer in these passages"
@@ -343,7 +344,9 @@ class S2ADenoiser:
         note = answer_notes.get(answered or "")
         is_all_dropped = _have_text(passages) and not kept_passages
         if is_all_dropped and not failures:
-            note = NOT_IN_PASSAGES
+            is_narrowed = any(outcome.drop_reasons for outcome in resolved_outcomes)
+            has_answer = is_narrowed and answered != "no"
+            note = NONE_FITS if has_answer else NOT_IN_PASSAGES
         failure_line = _describe_failures(failures, self.on_error)
         is_relevant = None if answered is None else answered != "no"
         return S2AResult(
@@ -577,25 +580,22 @@ def apply_rule(
         return list(outcomes)
     named_pieces.sort(key=lambda named: named[:2])
     reader = DocumentReader(passages)
-    passage_texts = {passage.id: passage.text for passage in passages}
-    measured_spans = set()
+    piece_texts: dict[str, dict[Span, str]] = {passage.id: {} for passage in passages}
+    for outcome in outcomes:
+        part = outcome.part
+        part_texts = zip(part.pieces, part.piece_texts, strict=True)
+        piece_texts[part.passage.id].update(part_texts)
+    measured_pieces: set[Span] = set()
     candidate_texts = []
     for _, number, index in named_pieces:
-        part = outcomes[number].part
-        piece = part.pieces[index]
-        spans = [piece]
+        piece = outcomes[number].part.pieces[index]
+        needed_pieces = {piece}
         if options.keep_context:
-            context_pieces = find_context_pieces(part.piece_texts, {index})
-            needed_indices = sorted(context_pieces)
-            spans += [part.pieces[n] for n in needed_indices]
-            spans += reader.context_of(piece)
-        candidate_text = ""
-        for span in spans:
-            if span not in measured_spans:
-                passage_text = passage_texts[span.passage_id]
-                candidate_text += passage_text[span.start : span.end]
-        measured_spans.update(spans)
-        candidate_texts.append(candidate_text)
+            needed_pieces.update(_context_pieces(piece, piece_texts, reader))
+        new_pieces = needed_pieces - measured_pieces
+        new_texts = [piece_texts[span.passage_id][span] for span in new_pieces]
+        measured_pieces |= new_pieces
+        candidate_texts.append("".join(sorted(new_texts)))
     reply_places = [reply_place for reply_place, _, _ in named_pieces]
     place_array = np.array(reply_places, dtype=np.float32)
     rule_mask = rule.choose(-place_array, candidate_texts)
@@ -611,3 +611,20 @@ def apply_rule(
                 outcome, kept_places=kept_places, drop_reasons=drop_reasons
             )
     return narrowed_outcomes
+
+
+def _context_pieces(
+    piece: Span, piece_texts: Mapping[str, Mapping[Span, str]], reader: DocumentReader
+) -> Iterator[Span]:
+    """Yield the pieces, whole and of any call, that a kept piece brings."""
+    own_texts = piece_texts[piece.passage_id]
+    pieces = list(own_texts)
+    piece_number = pieces.index(piece)
+    texts = list(own_texts.values())
+    for number in find_context_pieces(texts, {piece_number}):
+        yield pieces[number]
+    for span in reader.context_of(piece):
+        context_range = [(span.start, span.end)]
+        for other in piece_texts[span.passage_id]:
+            if clip_spans(context_range, other.start, other.end):
+                yield other

@@ -26,7 +26,6 @@ from denoise_core.s2a.prompts import CONTEXT_QUESTION_FORM, MESSAGE_FORM
 from denoise_core.s2a.question import (
     MESSAGE_ID,
     choose_clauses,
-    open_tag_question,
     same_question,
     split_clauses,
 )
@@ -135,8 +134,7 @@ class MessageDenoiser:
     def _select_clauses(self, source_text: str) -> Flow[NeutralMessage]:
         clause_spans = split_clauses(source_text, language=self.options.language)
         if len(clause_spans) < 2:  # one clause cannot be split into request and opinion
-            opened_question = open_tag_question(source_text)
-            return NeutralMessage("", opened_question, source_text)
+            return NeutralMessage("", source_text, source_text)
         question = yield from choose_clauses(
             self.llm,
             source_text,

@@ -368,16 +368,20 @@ def _needed_before(
 
 
 def _outer_lines(line: int, piece_texts: Sequence[str]) -> list[int]:
-    """Return the less indented lines that a line belongs to."""
+    """Return the less indented lines that a line belongs to.
+
+    A piece may end with the key that a line belongs to ("  replicas: 5" and "staging:").
+    """
     needed_indices = []
     indent_width = _indent_width(piece_texts[line])
     stop_line = max(-1, line - _MAX_LOOK_BACK)
     for previous_line in range(line - 1, stop_line, -1):
         text = piece_texts[previous_line]
-        line_width = _indent_width(text)
-        if text.strip() and line_width < indent_width:
+        text_lines = filter(str.strip, text.splitlines())
+        line_widths = list(map(_indent_width, text_lines))
+        if line_widths and min(line_widths) < indent_width:
             needed_indices.append(previous_line)
-            indent_width = line_width
+            indent_width = line_widths[0]
     return needed_indices
 
 

@@ -40,13 +40,7 @@ _CLAUSE_BOUNDARY = re.compile(
 _SENTENCE_HALVES = re.compile(
     rf"{_CONTRAST_MARK}|[;:；：]\s|\s[–—-]\s|[?？؟]\s{{0,9}}\S", re.IGNORECASE
 )
-_TAG_QUESTION = re.compile(
-    r"(?P<before>[^?]{0,2000}\S)\s(?P<be>is|are|was|were)\s[^?,]{1,200},"
-    r"\s(?:right|correct|no|yes|true|isn't it|aren't they)\s?\?",
-    re.IGNORECASE,
-)
 _MARKS = " ,;:–—"
-_TO_BE = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +90,6 @@ def split_clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
     return passage_spans(MESSAGE_ID, clauses)
 
 
-def open_tag_question(text: str) -> str:
-    """Turn "X is Y, right?" into "X is …?" if that is the whole text, with one such verb.
-
-    >>> open_tag_question("The capital of Kazakhstan is Almaty, correct?")
-    'The capital of Kazakhstan is …?'
-    """
-    stripped_text = text.strip()
-    tag_match = _TAG_QUESTION.fullmatch(stripped_text)
-    if tag_match is None:
-        return text
-    statement, _, _ = text.rpartition(",")
-    verbs = _TO_BE.findall(statement)
-    if len(verbs) != 1:
-        return text
-    return f"{tag_match['before']} {tag_match['be']} …?"
-
-
 def same_question(
     asked_text: str, cleared_text: str, *, language: str = "en"
 ) -> str | None:
@@ -127,9 +104,7 @@ def same_question(
     "it is not the person's own words"
     """
     cleared_words = _comparable_words(cleared_text)
-    opened_text = open_tag_question(asked_text)
-    proved_forms = map(_comparable_words, (asked_text, opened_text))
-    if cleared_words in proved_forms:
+    if cleared_words == _comparable_words(asked_text):
         return None
     other_words = cleared_words
     has_question = False
@@ -175,8 +150,7 @@ def neutralize_question(
     has_halves = len(sentences) > 1 or _SENTENCE_HALVES.search(query) is not None
     clause_spans = split_clauses(query, language=options.language)
     if not has_halves or len(clause_spans) < 2:
-        opened_question = open_tag_question(query)
-        return NeutralQuestion(opened_question)
+        return NeutralQuestion(query)
     return (
         yield from choose_clauses(
             llm, query, clause_spans, options, on_error=on_error, record=record
@@ -226,8 +200,7 @@ def choose_clauses(
         return NeutralQuestion(text, note, clause_spans)
     question = question.rstrip(_MARKS + "-")
     question = _strip_leading_marks(question)
-    opened_question = open_tag_question(question)
-    return NeutralQuestion(opened_question, None, kept_spans)
+    return NeutralQuestion(question, None, kept_spans)
 
 
 def _read_request(request: SliceRequest, reply: Reply) -> list[SliceOutcome]:

@@ -40,7 +40,9 @@ _ANSWERED_WORDS: dict[str, Answered] = {word: word for word in get_args(Answered
 _MARKUP = " \n\t*#_.:\"'"
 _NONE_WORDS = ("none", "n/a", "null", "nothing", "empty", "")
 _LIST_KEYS = {"keep", "request", "opinion", "answered"}
-_LABEL = re.compile(r"^[ \t*]{0,3}(context|question)\*{0,2}:", re.IGNORECASE | re.M)
+_LABEL = re.compile(
+    r"^[ \t*]{0,3}(context|question)\*{0,2}:\*{0,2}", re.IGNORECASE | re.M
+)
 _FIRST_LETTERS = 12  # letters and digits of a piece's first words that must agree
 
 
@@ -68,7 +70,7 @@ def parse_selection(reply_text: str, piece_count: int) -> ParsedSelection:
     Raises:
         UnparsableReply: For what is not in the grammar.
     """
-    reply_part = clean_reply_text(reply_text)
+    reply_part = clean_reply_text(reply_text).replace("\r\n", "\n")
     value = parse_whole_json(reply_part)
     if value is not None:
         return _parse_json_selection(value, piece_count)
