@@ -421,8 +421,7 @@ def resolve_outcome(
             if piece in covered_pieces:
                 kept_places[index] = 0
         error = None
-        shows_source = options.shown_text == "source"
-        if sentences and not kept_places and shows_source:
+        if sentences and not kept_places:
             error = UnparsableReply(
                 "no sentence of the text covers anything that was written"
             )
@@ -497,20 +496,15 @@ def assemble_passage(
             drops.append(piece_drop)
     context_spans = tuple(pieces[index] for index in sorted(context_indices))
     report = _report_outcomes(passage, outcomes, context_spans)
-    shows_written = options.shown_text == "written"
     kept_passage = extract_spans(passage, kept_spans)
-    if report.written_text and shows_written and not report.problem:
-        # The model's own text; if nothing aligns, its source is the whole passage.
-        source = kept_passage or passage
-        written_text = report.written_text.strip()
-        rewritten_passage = replace(
+    shows_written = options.shown_text == "written" and not report.problem
+    if kept_passage is not None and report.written_text and shows_written:
+        kept_passage = replace(
             passage,
-            text=written_text,
-            spans=source.source_spans,
+            text=report.written_text.strip(),
+            spans=kept_passage.source_spans,
             is_rewritten=True,
         )
-        left_out = drops if kept_spans else []
-        return rewritten_passage, left_out, report
     return kept_passage, drops, report
 
 
@@ -624,7 +618,6 @@ def _context_pieces(
     for number in find_context_pieces(texts, {piece_number}):
         yield pieces[number]
     for span in reader.context_of(piece):
-        context_range = [(span.start, span.end)]
         for other in piece_texts[span.passage_id]:
-            if clip_spans(context_range, other.start, other.end):
+            if other.start < span.end and span.start < other.end:
                 yield other

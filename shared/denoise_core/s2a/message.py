@@ -197,7 +197,9 @@ class MessageDenoiser:
         passage, drops, report = assemble_passage(
             outcome.part.passage, [outcome], options
         )
-        problem = same_question(source_text, question, language=options.language)
+        problem = outcome.problem or same_question(
+            source_text, question, language=options.language
+        )
         if problem is not None:
             fallback = f"the message was kept as it is, the model's request was not taken: {problem}"
             kept_message = _keep_message(source_text, fallback)

@@ -198,8 +198,7 @@ def choose_clauses(
     if problem is not None:
         note = f"the question was kept as it is: {problem}"
         return NeutralQuestion(text, note, clause_spans)
-    question = question.rstrip(_MARKS + "-")
-    question = _strip_leading_marks(question)
+    question = question.rstrip(_MARKS + "-").lstrip(_MARKS)
     return NeutralQuestion(question, None, kept_spans)
 
 
@@ -243,17 +242,5 @@ def _comparable_words(text: str) -> list[str]:
     return [
         lexeme.folded_text
         for lexeme in tokenize_text(text)
-        if lexeme.kind != "mark" or lexeme.text in "…%$€£"
+        if lexeme.kind != "mark" or lexeme.text in "%$€£"
     ]
-
-
-def _strip_leading_marks(question: str) -> str:
-    """The question without marks before it; the minus of a number stays."""
-    text = question.lstrip(_MARKS)
-    while text.startswith("-"):
-        text_behind = text[1:]
-        is_minus = text_behind[:1].strip()
-        if is_minus:
-            break
-        text = text_behind.lstrip(_MARKS)
-    return text
