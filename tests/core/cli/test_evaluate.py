@@ -181,5 +181,4 @@ def test_labels_without_those_of_failed_calls_say_how_to_get_them(command, tmp_p
         file.write('{"question": "Who?", "passages": ["Tower 1.", "Rain."]}')
     with serving(Selects()) as server:
         line = f"calibrate plain.jsonl --label-with {server.url}#m"
-        _, err = command(line, expected_status=2)
-    assert "to label the others, delete it" in err
+        assert "to label the others" in command(line, expected_status=2)[1]
