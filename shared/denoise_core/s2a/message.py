@@ -80,9 +80,9 @@ class MessageDenoiser:
     counts if `same_question` proves it.
 
     Of a chat, the person's turns are the message; an assistant's earlier answers are
-    left out, since they influence too. What cannot be read, or is not proved to ask the
-    person's question, falls back to the message's own words, unless ``on_error`` is
-    ``"raise"``.
+    left out, since they influence too. What cannot be read, is not proved to ask the
+    person's question, or states what no sentence of the message covers, falls back to
+    the message's own words, unless ``on_error`` is ``"raise"``.
 
     Raises:
         InputError: For an unknown setting, and for what is no `LLM`.
