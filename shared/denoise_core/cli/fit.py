@@ -165,11 +165,6 @@ def _write_labelled(
         f"labels of {len(questions)} questions are in {path}: correct them there, or in "
         f"{path.name}.html",
     )
-    if cases.problems:
-        print_line(
-            console,
-            "to label the others, delete it and run the command again: no call is made twice",
-        )
     return questions
 
 

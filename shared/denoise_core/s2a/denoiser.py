@@ -6,9 +6,11 @@ Section 2.2 of the paper (arXiv 2311.11829).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import get_args
 
 import numpy as np
@@ -30,9 +32,11 @@ from denoise_core.s2a.options import (
     check_choice,
 )
 from denoise_core.s2a.pieces import (
-    find_context_pieces,
+    PassageSlice,
+    find_context_spans,
     group_slices,
     slice_passage,
+    split_pieces,
 )
 from denoise_core.s2a.prompts import CONTEXT_FORM, REPLY_FORMS
 from denoise_core.s2a.question import NeutralQuestion, neutralize_question
@@ -46,18 +50,21 @@ from denoise_core.s2a.replies import (
     read_rewriting,
     read_selection,
 )
-from denoise_core.spans import Range, Ranges, clip_spans, merge_spans
+from denoise_core.spans import Range, Ranges, clip_spans, complement_spans, merge_spans
 from denoise_core.text.chunk import extract_spans
 from denoise_core.text.documents import DocumentReader
 from denoise_core.types import Drop, Passage, Span, check_passages
 
 NOT_NEEDED = "not needed for the question"
+UNCOVERED = "no sentence of the text covers anything that was written"
 NOT_COVERED = "no written sentence matches it"
 NOT_IN_PASSAGES = "not in these passages: the model needs nothing of any of them"
 NONE_FITS = "none is kept of the pieces that the model named: 'keep' leaves no room"
 NO_ANSWER = "the model finds no answer in these passages; the nearest pieces are kept"
+NO_ANSWER_FITS = f"the model finds no answer in these passages; {NONE_FITS}"
 NOT_JUDGED = "the pieces that several calls kept could not be judged in one"
 PART_OF_ANSWER = "the model finds a part of the answer in these passages"
+_START = attrgetter("start")
 _FALLBACKS = {
     "keep": "the passage was kept as it was",
     "drop": "the passage was dropped",
@@ -333,6 +340,12 @@ class S2ADenoiser:
             kept_passage, passage_drops, report = assemble_passage(
                 passage, passage_outcomes, options, identity_ranges=passage_ranges
             )
+            is_uncovered = bool(report.sentences) and report.problem is None
+            shows_written = options.shown_text == "written"
+            if kept_passage is None and is_uncovered and shows_written:
+                log_fallback("S2ADenoiser", UNCOVERED, _FALLBACKS["keep"])
+                kept_passage = passage
+                passage_drops = []
             if kept_passage is not None:
                 kept_passages.append(kept_passage)
             drops += passage_drops
@@ -344,9 +357,12 @@ class S2ADenoiser:
         note = answer_notes.get(answered or "")
         is_all_dropped = _have_text(passages) and not kept_passages
         if is_all_dropped and not failures:
+            note = NOT_IN_PASSAGES
             is_narrowed = any(outcome.drop_reasons for outcome in resolved_outcomes)
-            has_answer = is_narrowed and answered != "no"
-            note = NONE_FITS if has_answer else NOT_IN_PASSAGES
+            if is_narrowed and answered != "no":
+                note = NONE_FITS
+            elif is_narrowed and self.on_irrelevant == "keep":
+                note = NO_ANSWER_FITS
         failure_line = _describe_failures(failures, self.on_error)
         is_relevant = None if answered is None else answered != "no"
         return S2AResult(
@@ -421,10 +437,9 @@ def resolve_outcome(
             if piece in covered_pieces:
                 kept_places[index] = 0
         error = None
-        if sentences and not kept_places:
-            error = UnparsableReply(
-                "no sentence of the text covers anything that was written"
-            )
+        shows_source = options.shown_text == "source"
+        if sentences and not kept_places and shows_source:
+            error = UnparsableReply(UNCOVERED)
         outcome = replace(
             outcome, sentences=sentences, kept_places=kept_places, error=error
         )
@@ -467,7 +482,7 @@ def assemble_passage(
     piece_texts = []
     drop_reasons = []
     kept_indices = set()
-    context_indices = set()
+    context_spans = []
     for outcome in outcomes:
         is_written = outcome.written_text is not None
         unused_reason = NOT_COVERED if is_written else NOT_NEEDED
@@ -478,23 +493,20 @@ def assemble_passage(
             if index in outcome.kept_places:
                 kept_indices.add(passage_index)
             elif clip_spans(identity_ranges, piece.start, piece.end):
-                context_indices.add(passage_index)
+                context_spans.append(piece)
             pieces.append(piece)
             drop_reason = outcome.drop_reasons.get(index, default_reason)
             drop_reasons.append(drop_reason)
     is_partly_kept = 0 < len(kept_indices) < len(pieces)
     if options.keep_context and is_partly_kept:
-        context_indices |= find_context_pieces(piece_texts, kept_indices)
-    shown_indices = kept_indices | context_indices
-    kept_spans = []
+        context_spans += find_context_spans(pieces, piece_texts, kept_indices)
+    kept_spans = [pieces[index] for index in kept_indices]
+    kept_spans += context_spans
+    kept_ranges = merge_spans([(span.start, span.end) for span in kept_spans])
     drops = []
-    for index, piece in enumerate(pieces):
-        if index in shown_indices:
-            kept_spans.append(piece)
-        else:
-            piece_drop = Drop(piece, drop_reasons[index])
-            drops.append(piece_drop)
-    context_spans = tuple(pieces[index] for index in sorted(context_indices))
+    for piece, drop_reason in zip(pieces, drop_reasons, strict=True):
+        for unkept in complement_spans(kept_ranges, piece.start, piece.end):
+            drops.append(Drop(Span(passage.id, *unkept), drop_reason))
     report = _report_outcomes(passage, outcomes, context_spans)
     kept_passage = extract_spans(passage, kept_spans)
     shows_written = options.shown_text == "written" and not report.problem
@@ -511,7 +523,7 @@ def assemble_passage(
 def _report_outcomes(
     passage: Passage,
     outcomes: Sequence[SliceOutcome],
-    context_spans: tuple[Span, ...],
+    context_spans: Iterable[Span],
 ) -> PassageReport:
     slice_problems = [outcome.problem for outcome in outcomes]
     stated_problems = filter(None, slice_problems)
@@ -526,7 +538,7 @@ def _report_outcomes(
         problem="; ".join(different_problems) or None,
         written_text="\n".join(written_texts) or None,
         sentences=tuple(sentences),
-        context_spans=context_spans,
+        context_spans=tuple(sorted(set(context_spans), key=_START)),
     )
 
 
@@ -574,22 +586,23 @@ def apply_rule(
         return list(outcomes)
     named_pieces.sort(key=lambda named: named[:2])
     reader = DocumentReader(passages)
-    piece_texts: dict[str, dict[Span, str]] = {passage.id: {} for passage in passages}
-    for outcome in outcomes:
-        part = outcome.part
-        part_texts = zip(part.pieces, part.piece_texts, strict=True)
-        piece_texts[part.passage.id].update(part_texts)
-    measured_pieces: set[Span] = set()
+    passage_texts = {passage.id: passage.text for passage in passages}
+    cut_passages = {}
+    for passage in passages:
+        pieces = split_pieces(passage, language=options.language)
+        piece_texts = PassageSlice(passage, pieces).piece_texts
+        cut_passages[passage.id] = pieces, piece_texts
+    measured_spans = set()
     candidate_texts = []
     for _, number, index in named_pieces:
         piece = outcomes[number].part.pieces[index]
-        needed_pieces = {piece}
-        if options.keep_context:
-            needed_pieces.update(_context_pieces(piece, piece_texts, reader))
-        new_pieces = needed_pieces - measured_pieces
-        new_texts = [piece_texts[span.passage_id][span] for span in new_pieces]
-        measured_pieces |= new_pieces
-        candidate_texts.append("".join(sorted(new_texts)))
+        candidate_text = ""
+        for span in _shown_spans(piece, cut_passages, reader, options):
+            if span not in measured_spans:
+                measured_spans.add(span)
+                passage_text = passage_texts[span.passage_id]
+                candidate_text += passage_text[span.start : span.end]
+        candidate_texts.append(candidate_text)
     reply_places = [reply_place for reply_place, _, _ in named_pieces]
     place_array = np.array(reply_places, dtype=np.float32)
     rule_mask = rule.choose(-place_array, candidate_texts)
@@ -607,17 +620,22 @@ def apply_rule(
     return narrowed_outcomes
 
 
-def _context_pieces(
-    piece: Span, piece_texts: Mapping[str, Mapping[Span, str]], reader: DocumentReader
-) -> Iterator[Span]:
-    """Yield the pieces, whole and of any call, that a kept piece brings."""
-    own_texts = piece_texts[piece.passage_id]
-    pieces = list(own_texts)
-    piece_number = pieces.index(piece)
-    texts = list(own_texts.values())
-    for number in find_context_pieces(texts, {piece_number}):
-        yield pieces[number]
+def _shown_spans(
+    piece: Span,
+    cut_passages: Mapping[str, tuple[Sequence[Span], Sequence[str]]],
+    reader: DocumentReader,
+    options: Options,
+) -> list[Span]:
+    """Return a kept piece and what it brings of the pieces, given with their texts."""
+    spans = [piece]
+    if not options.keep_context:
+        return spans
+    pieces, piece_texts = cut_passages[piece.passage_id]
+    index = bisect_left(pieces, piece.start, key=_START)
+    spans += find_context_spans(pieces, piece_texts, {index})
     for span in reader.context_of(piece):
-        for other in piece_texts[span.passage_id]:
-            if other.start < span.end and span.start < other.end:
-                yield other
+        pieces, _ = cut_passages[span.passage_id]
+        first_after = bisect_right(pieces, span.start, key=_START)
+        end = bisect_left(pieces, span.end, key=_START)
+        spans += pieces[first_after - 1 : end]
+    return spans

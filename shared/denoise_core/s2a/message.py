@@ -26,6 +26,7 @@ from denoise_core.s2a.prompts import CONTEXT_QUESTION_FORM, MESSAGE_FORM
 from denoise_core.s2a.question import (
     MESSAGE_ID,
     choose_clauses,
+    open_tag_question,
     same_question,
     split_clauses,
 )
@@ -80,9 +81,9 @@ class MessageDenoiser:
     counts if `same_question` proves it.
 
     Of a chat, the person's turns are the message; an assistant's earlier answers are
-    left out, since they influence too. What cannot be read, is not proved to ask the
-    person's question, or states what no sentence of the message covers, falls back to
-    the message's own words, unless ``on_error`` is ``"raise"``.
+    left out, since they influence too. What cannot be read, or is not proved to ask the
+    person's question, falls back to the message's own words, unless ``on_error`` is
+    ``"raise"``.
 
     Raises:
         InputError: For an unknown setting, and for what is no `LLM`.
@@ -134,7 +135,8 @@ class MessageDenoiser:
     def _select_clauses(self, source_text: str) -> Flow[NeutralMessage]:
         clause_spans = split_clauses(source_text, language=self.options.language)
         if len(clause_spans) < 2:  # one clause cannot be split into request and opinion
-            return NeutralMessage("", source_text, source_text)
+            opened_question = open_tag_question(source_text)
+            return NeutralMessage("", opened_question, source_text)
         question = yield from choose_clauses(
             self.llm,
             source_text,
@@ -197,9 +199,7 @@ class MessageDenoiser:
         passage, drops, report = assemble_passage(
             outcome.part.passage, [outcome], options
         )
-        problem = outcome.problem or same_question(
-            source_text, question, language=options.language
-        )
+        problem = same_question(source_text, question, language=options.language)
         if problem is not None:
             fallback = f"the message was kept as it is, the model's request was not taken: {problem}"
             kept_message = _keep_message(source_text, fallback)

@@ -14,7 +14,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from denoise_core.s2a.options import Options
 from denoise_core.text.chunk import sentence_spans
@@ -31,6 +31,7 @@ _DIALOGUE_TURN = re.compile(
     r"[ \t]{0,9}(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]{1,9}\S"
 )
 _QUESTION_END = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s{1,9}(?=[\"'“‘«(\[]?[^\W\d_a-z])")
+_PARAGRAPH_END = re.compile(r"\n[ \t]*\n\Z")
 _SENTENCE_END = re.compile(r"[.!?…。！？؟।:;][\"'”’»)\]]*$")
 
 # Pieces before an indented line in which the lines that it belongs to are looked for.
@@ -326,13 +327,18 @@ def group_slices(
     return slice_groups
 
 
-def find_context_pieces(piece_texts: Sequence[str], kept_indices: set[int]) -> set[int]:
-    """Return the indices of further pieces that the kept pieces of a passage need."""
-    needed_indices = set()
+def find_context_spans(
+    pieces: Sequence[Span], piece_texts: Sequence[str], kept_indices: set[int]
+) -> list[Span]:
+    """Return what of further pieces the kept pieces of a passage need, in any order."""
+    context_spans = []
     for index in kept_indices:
-        needed_before = _needed_before(index, piece_texts, kept_indices)
-        needed_indices.update(needed_before)
-    return needed_indices - kept_indices
+        needed_starts = _needed_before(index, piece_texts, kept_indices)
+        for needed_index in needed_starts.keys() - kept_indices:
+            piece = pieces[needed_index]
+            start = piece.start + needed_starts[needed_index]
+            context_spans.append(replace(piece, start=start))
+    return context_spans
 
 
 def points_back(text: str) -> bool:
@@ -342,57 +348,45 @@ def points_back(text: str) -> bool:
 
 def _needed_before(
     index: int, piece_texts: Sequence[str], kept_indices: set[int]
-) -> list[int]:
+) -> dict[int, int]:
     text = piece_texts[index]
     stripped_text = text.rstrip()
     if _TABLE_ROW.match(stripped_text) or _LIST_ITEM.match(text):
-        return []  # `DocumentReader` knows a table's header and a list's lead
-    is_indented = text[:1] in (" ", "\t")
-    if is_indented and text.strip():
+        return {}  # `DocumentReader` knows a table's header and a list's lead
+    if text[0] in " \t":
         return _outer_lines(index, piece_texts)
     indices_before = range(index - _MAX_CHAINED_SENTENCES, index)
     if kept_indices.intersection(indices_before):
-        return []  # what it points to is most likely in what is kept right before
-    needed_indices: list[int] = []
-    while index and len(needed_indices) < _MAX_CHAINED_SENTENCES:
+        return {}  # what it points to is most likely in what is kept right before
+    needed_starts: dict[int, int] = {}
+    while index and len(needed_starts) < _MAX_CHAINED_SENTENCES:
         if not points_back(piece_texts[index]):
             break
         previous_text = piece_texts[index - 1]
         stripped_text = previous_text.rstrip()
         is_table_row = _TABLE_ROW.match(stripped_text)
-        if _ends_paragraph(previous_text) or is_table_row or not stripped_text:
+        if _PARAGRAPH_END.search(previous_text) or is_table_row or not stripped_text:
             break
         index -= 1
-        needed_indices.append(index)
-    return needed_indices
+        needed_starts[index] = 0
+    return needed_starts
 
 
-def _outer_lines(line: int, piece_texts: Sequence[str]) -> list[int]:
+def _outer_lines(line: int, piece_texts: Sequence[str]) -> dict[int, int]:
     """Return the less indented lines that a line belongs to.
 
-    A piece may end with the key that a line belongs to ("  replicas: 5" and "staging:").
+    A piece may end with one ("  image: a" and "staging:"): only that is needed then.
     """
-    needed_indices = []
-    indent_width = _indent_width(piece_texts[line])
+    needed_starts: dict[int, int] = {}
+    text = piece_texts[line]
+    indent_width = len(text) - len(text.lstrip(" \t"))
     stop_line = max(-1, line - _MAX_LOOK_BACK)
     for previous_line in range(line - 1, stop_line, -1):
-        text = piece_texts[previous_line]
-        text_lines = filter(str.strip, text.splitlines())
-        line_widths = list(map(_indent_width, text_lines))
-        if line_widths and min(line_widths) < indent_width:
-            needed_indices.append(previous_line)
-            indent_width = line_widths[0]
-    return needed_indices
-
-
-def _indent_width(text: str) -> int:
-    unindented_text = text.lstrip(" \t")
-    return len(text) - len(unindented_text)
-
-
-def _ends_paragraph(text: str) -> bool:
-    if not text.endswith("\n"):
-        return False
-    text_before = text[:-1]
-    earlier_text = text_before.rstrip(" \t")
-    return earlier_text.endswith("\n")
+        if not indent_width:
+            break
+        outer_line = re.compile(rf"^[ \t]{{0,{indent_width - 1}}}\S", re.MULTILINE)
+        outer_match = outer_line.search(piece_texts[previous_line])
+        if outer_match:
+            needed_starts[previous_line] = outer_match.start()
+            indent_width = len(outer_match[0]) - 1
+    return needed_starts

@@ -271,42 +271,6 @@ The same message, cleared of opinion and of what is beside the point:
 _STEPWISE_RULE = "Think it through step by step before you give the answer."
 
 
-_SHIPPED_PROMPTS = {
-    prompt.name: prompt
-    for prompt in (
-        _document_prompt("default", _DEFAULT_TASK, CONTEXT_FORM),
-        _document_prompt("single", _SINGLE_TASK, MESSAGE_FORM),
-        _document_prompt("relevance", _RELEVANCE_TASK, CONTEXT_FORM),
-        _selection_prompt("select", _SELECT_TASK, KEEP_FORM, version=SELECT_VERSION),
-        _selection_prompt("rank", _RANK_TASK, _RANKED_FORM, version=SELECT_VERSION),
-        _message_prompt(
-            "question", _QUESTION_TASK, REQUEST_FORM, system=_SELECTION_SYSTEM
-        ),
-        _message_prompt("message", _MESSAGE_TASK, CONTEXT_QUESTION_FORM),
-        _message_prompt("message_single", _MESSAGE_SINGLE_TASK, MESSAGE_FORM),
-        _message_prompt(
-            "message_relevance", _MESSAGE_RELEVANCE_TASK, CONTEXT_QUESTION_FORM
-        ),
-        Prompt("answer", PROMPT_VERSION, _ANSWER_SYSTEM, _ANSWER_TEMPLATE),
-        Prompt(
-            "answer_fairly",
-            PROMPT_VERSION,
-            _ANSWER_SYSTEM,
-            f"{_ANSWER_TEMPLATE}\n\n{_FAIRNESS_RULE}",
-        ),
-        Prompt(
-            "answer_keeping", PROMPT_VERSION, _ANSWER_SYSTEM, _KEEP_ORIGINAL_TEMPLATE
-        ),
-        Prompt(
-            "answer_stepwise",
-            PROMPT_VERSION,
-            _ANSWER_SYSTEM,
-            f"{_ANSWER_TEMPLATE}\n\n{_STEPWISE_RULE}",
-        ),
-    )
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Prompts:
     """Every prompt of the method. Replace one with ``dataclasses.replace(Prompts(), select=Prompt(...))``.
@@ -318,19 +282,41 @@ class Prompts:
     field that its step fills, or names one that it does not.
     """
 
-    default: Prompt = _SHIPPED_PROMPTS["default"]
-    single: Prompt = _SHIPPED_PROMPTS["single"]
-    relevance: Prompt = _SHIPPED_PROMPTS["relevance"]
-    select: Prompt = _SHIPPED_PROMPTS["select"]
-    rank: Prompt = _SHIPPED_PROMPTS["rank"]
-    question: Prompt = _SHIPPED_PROMPTS["question"]
-    message: Prompt = _SHIPPED_PROMPTS["message"]
-    message_single: Prompt = _SHIPPED_PROMPTS["message_single"]
-    message_relevance: Prompt = _SHIPPED_PROMPTS["message_relevance"]
-    answer: Prompt = _SHIPPED_PROMPTS["answer"]
-    answer_fairly: Prompt = _SHIPPED_PROMPTS["answer_fairly"]
-    answer_keeping: Prompt = _SHIPPED_PROMPTS["answer_keeping"]
-    answer_stepwise: Prompt = _SHIPPED_PROMPTS["answer_stepwise"]
+    default: Prompt = _document_prompt("default", _DEFAULT_TASK, CONTEXT_FORM)
+    single: Prompt = _document_prompt("single", _SINGLE_TASK, MESSAGE_FORM)
+    relevance: Prompt = _document_prompt("relevance", _RELEVANCE_TASK, CONTEXT_FORM)
+    select: Prompt = _selection_prompt(
+        "select", _SELECT_TASK, KEEP_FORM, version=SELECT_VERSION
+    )
+    rank: Prompt = _selection_prompt(
+        "rank", _RANK_TASK, _RANKED_FORM, version=SELECT_VERSION
+    )
+    question: Prompt = _message_prompt(
+        "question", _QUESTION_TASK, REQUEST_FORM, system=_SELECTION_SYSTEM
+    )
+    message: Prompt = _message_prompt("message", _MESSAGE_TASK, CONTEXT_QUESTION_FORM)
+    message_single: Prompt = _message_prompt(
+        "message_single", _MESSAGE_SINGLE_TASK, MESSAGE_FORM
+    )
+    message_relevance: Prompt = _message_prompt(
+        "message_relevance", _MESSAGE_RELEVANCE_TASK, CONTEXT_QUESTION_FORM
+    )
+    answer: Prompt = Prompt("answer", PROMPT_VERSION, _ANSWER_SYSTEM, _ANSWER_TEMPLATE)
+    answer_fairly: Prompt = Prompt(
+        "answer_fairly",
+        PROMPT_VERSION,
+        _ANSWER_SYSTEM,
+        f"{_ANSWER_TEMPLATE}\n\n{_FAIRNESS_RULE}",
+    )
+    answer_keeping: Prompt = Prompt(
+        "answer_keeping", PROMPT_VERSION, _ANSWER_SYSTEM, _KEEP_ORIGINAL_TEMPLATE
+    )
+    answer_stepwise: Prompt = Prompt(
+        "answer_stepwise",
+        PROMPT_VERSION,
+        _ANSWER_SYSTEM,
+        f"{_ANSWER_TEMPLATE}\n\n{_STEPWISE_RULE}",
+    )
 
     def __post_init__(self) -> None:
         for prompt_field in fields(self):
@@ -380,7 +366,7 @@ def _plain_prompt(prompt: Prompt) -> Prompt:
 
 
 PLAIN_PROMPTS = Prompts(
-    **{name: _plain_prompt(prompt) for name, prompt in _SHIPPED_PROMPTS.items()}
+    **{field.name: _plain_prompt(field.default) for field in fields(Prompts)}
 )
 """The same without envelopes, for small models, which copy them: ``Options(prompts=PLAIN_PROMPTS)``.
 

@@ -40,7 +40,14 @@ _CLAUSE_BOUNDARY = re.compile(
 _SENTENCE_HALVES = re.compile(
     rf"{_CONTRAST_MARK}|[;:；：]\s|\s[–—-]\s|[?？؟]\s{{0,9}}\S", re.IGNORECASE
 )
+# A statement with one such verb, and behind it no more than a name or number of at most two words.
+_TAG_QUESTION = re.compile(
+    r"\s{0,99}(\S(?:(?!\b(?i:is|are|was|were)\b)[^?]){0,2000}\s(?i:is|are|was|were))"
+    r"\s[^\W_a-z][^\s?,]{0,99}(?:\s(?!(?i:is|are|was|were)\b)[^\s?,]{1,99})?,"
+    r"\s(?i:right|correct|no|yes|true|isn't it|aren't they)\s?\?\s{0,99}"
+)
 _MARKS = " ,;:–—"
+_LEADING_MARKS = re.compile(r"(?:[ ,;:–—]|-(?!\S))*")  # not the minus of a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,16 @@ def split_clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
     return passage_spans(MESSAGE_ID, clauses)
 
 
+def open_tag_question(text: str) -> str:
+    """Turn "X is Y, right?" into "X is …?" if that is all, and Y is a name or number.
+
+    >>> open_tag_question("The capital of Kazakhstan is Almaty, correct?")
+    'The capital of Kazakhstan is …?'
+    """
+    tag_match = _TAG_QUESTION.fullmatch(text)
+    return f"{tag_match[1]} …?" if tag_match else text
+
+
 def same_question(
     asked_text: str, cleared_text: str, *, language: str = "en"
 ) -> str | None:
@@ -104,7 +121,9 @@ def same_question(
     "it is not the person's own words"
     """
     cleared_words = _comparable_words(cleared_text)
-    if cleared_words == _comparable_words(asked_text):
+    opened_text = open_tag_question(asked_text)
+    proved_forms = map(_comparable_words, (asked_text, opened_text))
+    if cleared_words in proved_forms:
         return None
     other_words = cleared_words
     has_question = False
@@ -150,7 +169,8 @@ def neutralize_question(
     has_halves = len(sentences) > 1 or _SENTENCE_HALVES.search(query) is not None
     clause_spans = split_clauses(query, language=options.language)
     if not has_halves or len(clause_spans) < 2:
-        return NeutralQuestion(query)
+        opened_question = open_tag_question(query)
+        return NeutralQuestion(opened_question)
     return (
         yield from choose_clauses(
             llm, query, clause_spans, options, on_error=on_error, record=record
@@ -198,8 +218,9 @@ def choose_clauses(
     if problem is not None:
         note = f"the question was kept as it is: {problem}"
         return NeutralQuestion(text, note, clause_spans)
-    question = question.rstrip(_MARKS + "-").lstrip(_MARKS)
-    return NeutralQuestion(question, None, kept_spans)
+    question = _LEADING_MARKS.sub("", question.rstrip(_MARKS + "-"), count=1)
+    opened_question = open_tag_question(question)
+    return NeutralQuestion(opened_question, None, kept_spans)
 
 
 def _read_request(request: SliceRequest, reply: Reply) -> list[SliceOutcome]:
@@ -242,5 +263,5 @@ def _comparable_words(text: str) -> list[str]:
     return [
         lexeme.folded_text
         for lexeme in tokenize_text(text)
-        if lexeme.kind != "mark" or lexeme.text in "%$€£"
+        if lexeme.kind != "mark" or lexeme.text in "…%$€£"
     ]

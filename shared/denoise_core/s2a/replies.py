@@ -41,7 +41,14 @@ _MARKUP = " \n\t*#_.:\"'"
 _NONE_WORDS = ("none", "n/a", "null", "nothing", "empty", "")
 _LIST_KEYS = {"keep", "request", "opinion", "answered"}
 _LABEL = re.compile(
-    r"^[ \t*]{0,3}(context|question)\*{0,2}:\*{0,2}", re.IGNORECASE | re.M
+    r"^[ \t*]{0,3}(context|question)\*{0,2}:"
+    # Bold marks after the colon belong to a label that opens with them.
+    r"(?:(?<=\*context:)\*{1,2}|(?<=\*question:)\*{1,2})?",
+    re.IGNORECASE | re.M,
+)
+_ALL_BOLD = re.compile(
+    r"\A(\*{1,3})(?!\*|(?:context|question)(?:\1|:\1))(.*)\1\Z",
+    re.IGNORECASE | re.DOTALL,
 )
 _FIRST_LETTERS = 12  # letters and digits of a piece's first words that must agree
 
@@ -184,7 +191,7 @@ def _parse_labels(reply_part: str) -> dict[str, str]:
     Raises:
         UnparsableReply: For text before the first label, and for a label twice.
     """
-    before, *labelled_parts = _LABEL.split(reply_part.strip("*"))
+    before, *labelled_parts = _LABEL.split(_ALL_BOLD.sub(r"\2", reply_part))
     names = [name.lower() for name in labelled_parts[::2]]
     label_texts = labelled_parts[1::2]
     texts = dict(zip(names, label_texts, strict=True))

@@ -105,10 +105,3 @@ def test_written_text_is_shown_as_it_is_and_marked():
     (passage,) = result.passages
     assert passage.text == written
     assert passage.is_rewritten is True
-
-
-def test_written_text_that_nothing_covers_does_not_replace_the_passage():
-    refusal = scripted("Context: I cannot help with that.")
-    result = denoised(refusal, [VELTRIN], variant="default", shown_text="written")
-    assert result.passages == (VELTRIN,)
-    assert result.failures

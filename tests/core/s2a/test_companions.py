@@ -10,7 +10,6 @@ from laws import check_result
 
 from denoise_core import Passage
 from denoise_core.end.selection import TokenLimit
-from denoise_core.s2a.denoiser import NONE_FITS
 from denoise_core.testing import FunctionLLM
 
 from .fakes import denoised, document, ids, keeps, pieces, s2a, texts, texts_at
@@ -18,7 +17,6 @@ from .fakes import denoised, document, ids, keeps, pieces, s2a, texts, texts_at
 TABLE = "| City | People |\n|---|---|\n| Ulm | 126,000 |\n| Bern | 134,000 |\n| Graz | 292,000 |\n"
 LIST = "The kit contains:\n- a torch\n- two spare bulbs\n- a rope\n\nBatteries are sold separately."
 PROSE = "Marie Curie moved to Paris. She studied physics there. The weather was mild. Bananas are yellow."
-SETTINGS = "prod:\n  replicas: 5\n  image: a\nstaging:\n  replicas: 2\n  image: b\n"
 CODE = "def area(r):\n    pi = 3.14\n    return pi * r\n\ndef other():\n    return 1\n"
 
 
@@ -34,9 +32,6 @@ CODE = "def area(r):\n    pi = 3.14\n    return pi * r\n\ndef other():\n    retu
             1,
         ),
         (PROSE, "mild", "The weather was mild. ", 0),
-        # The key of a block is in one piece with the line before it.
-        (SETTINGS, "as: 5", "prod:\n  replicas: 5\n", 1),
-        (SETTINGS, "as: 2", "prod:\n  image: a\nstaging:\n  replicas: 2\n", 2),
         (CODE, "return pi", "def area(r):\n    return pi * r\n\n", 1),
     ],
 )
@@ -195,11 +190,3 @@ def test_a_piece_brings_its_context_within_the_budget_and_it_counts_once(limit):
     assert ("Pump" in kept_text) == ("City" in kept_text) == ("Ulm" in kept_text)
     assert ("Ulm" in kept_text) == (limit >= 60)
     assert ("Graz" in kept_text) == (limit >= 100)
-
-
-def test_a_budget_counts_context_that_another_call_shows():
-    llm = keeps(lambda piece: "as: 2" in piece)
-    settings = {"keep": TokenLimit(30, len), "max_pieces": 3}
-    result = denoised(llm, [Passage(SETTINGS, "p")], **settings)
-    assert result.passages == ()
-    assert result.note == NONE_FITS

@@ -14,12 +14,13 @@ from denoise_core import Passage, UnparsableReply
 from denoise_core.s2a import MessageDenoiser, Options, same_question
 from denoise_core.s2a.question import (
     neutralize_question,
+    open_tag_question,
     split_clauses,
 )
 from denoise_core.s2a.replies import ReplyRecord
 from denoise_core.testing import FunctionLLM
 
-from .fakes import call_count, cut_at, denoised, pieces, request, texts_at
+from .fakes import call_count, cut_at, denoised, pieces, request, s2a, texts_at
 
 DATA = Path(__file__).parents[2] / "data" / "s2a"
 TOWER = [Passage("The tower is 330 m tall. I love it!", "a")]
@@ -63,19 +64,29 @@ def test_where_a_clause_ends_and_one_alone_costs_no_call(text, parts):
 
 
 @pytest.mark.parametrize(
-    "question",
+    ("question", "opened"),
     [
-        "The pump that failed is the Delta pump, right?",
-        "The fee is due on Friday, isn't it?",
-        "How tall is it?",
-        "In which year was Marie Curie, who had come from Poland, given her second prize, and for what?",
+        (
+            "The capital of Kazakhstan is Almaty, correct?",
+            "The capital of Kazakhstan is …?",
+        ),
+        ("What I was told is that the capital is Almaty, right?", None),
+        ("Is Almaty the capital, yes?", None),
+        ("The tower is 330 m tall and is in Paris, right?", None),
+        ("How tall is it?", None),
+        (
+            "In which year was Marie Curie, who had come from Poland, given her second prize, and for what?",
+            None,
+        ),
     ],
 )
-def test_a_single_question_is_asked_as_it_is_without_a_call(question):
-    llm = scripted("1")
-    assert denoised(llm, TOWER, question).query == question
+def test_one_rule_for_tags_and_else_as_it_is_without_a_call(question, opened):
+    llm, expected = scripted("1"), opened or question
+    assert open_tag_question(question) == expected
+    assert denoised(llm, TOWER, question).query == expected
     assert call_count(llm) == 1
-    assert MessageDenoiser(llm).neutralize(question).question == question
+    as_it_is = s2a(llm, neutralize_question=False)
+    assert as_it_is.denoise(question, TOWER).query == question
 
 
 @given(
