@@ -56,9 +56,7 @@ def align_text(
 
     A sentence that only repeats the question is left out.
     """
-    piece_texts = source.piece_texts
-    source_index = SourceIndex(piece_texts, language)
-    copied_pieces = {text.strip(): (index,) for index, text in enumerate(piece_texts)}
+    source_index = SourceIndex(source.piece_texts, language)
     folded_question = question.casefold()
     question_words = folded_question.split()
     written_sentences = []
@@ -72,8 +70,6 @@ def align_text(
         if not sentence_text or repeats_question:
             continue
         piece_indices = source_index.align(sentence_text)
-        if not piece_indices:  # a copy without words of content, such as "It was."
-            piece_indices = copied_pieces.get(sentence_text, ())
         covering_spans = tuple(source.pieces[index] for index in piece_indices)
         written_sentence = WrittenSentence(sentence_text, covering_spans)
         written_sentences.append(written_sentence)

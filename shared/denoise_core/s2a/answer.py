@@ -10,7 +10,7 @@ from denoise_core.result import Trace
 from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.flow import arun, run
-from denoise_core.s2a.denoiser import S2ADenoiser, S2AResult
+from denoise_core.s2a.denoiser import S2ADenoiser, S2AResult, have_text
 from denoise_core.s2a.message import MessageDenoiser
 from denoise_core.s2a.options import OnError, Options, PieceRule, Variant
 from denoise_core.s2a.prompts import Prompt
@@ -84,8 +84,7 @@ class S2A:
         denoiser = self.denoiser
         prompt = denoiser.options.prompts.step_2(denoiser.variant)
         original = (question, passages)
-        has_text = any(passage.text.strip() for passage in passages)
-        if has_text:
+        if have_text(passages):
             result = yield from denoiser.flow(question, passages)
         else:
             result = yield from self._neutralize_alone(question)

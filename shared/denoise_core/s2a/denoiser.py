@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -32,11 +34,9 @@ from denoise_core.s2a.options import (
     check_choice,
 )
 from denoise_core.s2a.pieces import (
-    PassageSlice,
     find_context_spans,
     group_slices,
     slice_passage,
-    split_pieces,
 )
 from denoise_core.s2a.prompts import CONTEXT_FORM, REPLY_FORMS
 from denoise_core.s2a.question import NeutralQuestion, neutralize_question
@@ -50,7 +50,7 @@ from denoise_core.s2a.replies import (
     read_rewriting,
     read_selection,
 )
-from denoise_core.spans import Range, Ranges, clip_spans, complement_spans, merge_spans
+from denoise_core.spans import complement_spans, merge_spans
 from denoise_core.text.chunk import extract_spans
 from denoise_core.text.documents import DocumentReader
 from denoise_core.types import Drop, Passage, Span, check_passages
@@ -219,7 +219,7 @@ class S2ADenoiser:
         question = NeutralQuestion(query)
         outcomes: list[SliceOutcome] = []
         call_count = 0
-        if _have_text(passages):
+        if have_text(passages):
             question = yield from neutralize_question(
                 self.llm,
                 query,
@@ -327,25 +327,18 @@ class S2ADenoiser:
             passage_id = outcome.part.passage.id
             passage_outcomes = by_passage.setdefault(passage_id, [])
             passage_outcomes.append(resolved)
-        identity_ranges = {}
+        identity_pieces: set[Span] = set()
         if options.keep_context:
-            identity_ranges = find_identity_ranges(passages, resolved_outcomes)
+            identity_pieces = find_identity_pieces(passages, resolved_outcomes)
         kept_passages = []
         drops = []
         reports = []
         failures = {}
         for passage in passages:
             passage_outcomes = by_passage.get(passage.id, [])
-            passage_ranges = identity_ranges.get(passage.id, ())
             kept_passage, passage_drops, report = assemble_passage(
-                passage, passage_outcomes, options, identity_ranges=passage_ranges
+                passage, passage_outcomes, options, identity_pieces=identity_pieces
             )
-            is_uncovered = bool(report.sentences) and report.problem is None
-            shows_written = options.shown_text == "written"
-            if kept_passage is None and is_uncovered and shows_written:
-                log_fallback("S2ADenoiser", UNCOVERED, _FALLBACKS["keep"])
-                kept_passage = passage
-                passage_drops = []
             if kept_passage is not None:
                 kept_passages.append(kept_passage)
             drops += passage_drops
@@ -355,7 +348,7 @@ class S2ADenoiser:
         self._handle_failures(resolved_outcomes)
         answer_notes = {"no": NO_ANSWER, "partly": PART_OF_ANSWER}
         note = answer_notes.get(answered or "")
-        is_all_dropped = _have_text(passages) and not kept_passages
+        is_all_dropped = have_text(passages) and not kept_passages
         if is_all_dropped and not failures:
             note = NOT_IN_PASSAGES
             is_narrowed = any(outcome.drop_reasons for outcome in resolved_outcomes)
@@ -389,7 +382,8 @@ class S2ADenoiser:
             log_fallback("S2ADenoiser", outcome.error, fallback_effect)
 
 
-def _have_text(passages: Iterable[Passage]) -> bool:
+def have_text(passages: Iterable[Passage]) -> bool:
+    """Whether a passage is not blank."""
     return any(passage.text.strip() for passage in passages)
 
 
@@ -455,7 +449,7 @@ def assemble_passage(
     outcomes: Sequence[SliceOutcome],
     options: Options,
     *,
-    identity_ranges: Sequence[Range] = (),
+    identity_pieces: AbstractSet[Span] = frozenset(),
 ) -> tuple[Passage | None, list[Drop], PassageReport]:
     """Return what the outcomes leave of a passage, what they drop, and a report.
 
@@ -468,8 +462,8 @@ def assemble_passage(
         outcomes: Those of its slices, in any order, from `resolve_outcome`; none for a
             blank passage.
         options: Settings.
-        identity_ranges: Merged ranges that say what kept pieces, also of other
-            passages, are about. They are kept in any case.
+        identity_pieces: Those that say what kept pieces, also of other passages, are
+            about. They are kept in any case.
     """
     if not outcomes:
         text_length = len(passage.text)
@@ -480,7 +474,7 @@ def assemble_passage(
     outcomes = sorted(outcomes, key=lambda outcome: outcome.part.pieces[0].start)
     pieces: list[Span] = []
     piece_texts = []
-    drop_reasons = []
+    drop_reasons = {}
     kept_indices = set()
     context_spans = []
     for outcome in outcomes:
@@ -492,32 +486,45 @@ def assemble_passage(
             passage_index = len(pieces)
             if index in outcome.kept_places:
                 kept_indices.add(passage_index)
-            elif clip_spans(identity_ranges, piece.start, piece.end):
+            elif piece in identity_pieces:
                 context_spans.append(piece)
             pieces.append(piece)
             drop_reason = outcome.drop_reasons.get(index, default_reason)
-            drop_reasons.append(drop_reason)
+            drop_reasons[piece] = drop_reason
     is_partly_kept = 0 < len(kept_indices) < len(pieces)
     if options.keep_context and is_partly_kept:
         context_spans += find_context_spans(pieces, piece_texts, kept_indices)
     kept_spans = [pieces[index] for index in kept_indices]
     kept_spans += context_spans
-    kept_ranges = merge_spans([(span.start, span.end) for span in kept_spans])
-    drops = []
-    for piece, drop_reason in zip(pieces, drop_reasons, strict=True):
-        for unkept in complement_spans(kept_ranges, piece.start, piece.end):
-            drops.append(Drop(Span(passage.id, *unkept), drop_reason))
+    drops = _drop_rest(kept_spans, drop_reasons)
     report = _report_outcomes(passage, outcomes, context_spans)
     kept_passage = extract_spans(passage, kept_spans)
     shows_written = options.shown_text == "written" and not report.problem
-    if kept_passage is not None and report.written_text and shows_written:
+    if report.sentences and shows_written:
+        if kept_passage is None:
+            log_fallback("S2ADenoiser", UNCOVERED, _FALLBACKS["keep"])
+            return passage, [], report
+        written_text = report.written_text or ""
         kept_passage = replace(
             passage,
-            text=report.written_text.strip(),
+            text=written_text.strip(),
             spans=kept_passage.source_spans,
             is_rewritten=True,
         )
     return kept_passage, drops, report
+
+
+def _drop_rest(
+    kept_spans: Iterable[Span], drop_reasons: Mapping[Span, str]
+) -> list[Drop]:
+    """Return what is not kept of each piece, with the piece's reason."""
+    kept_ranges = merge_spans((span.start, span.end) for span in kept_spans)
+    drops = []
+    for piece, drop_reason in drop_reasons.items():
+        for start, end in complement_spans(kept_ranges, piece.start, piece.end):
+            dropped_span = Span(piece.passage_id, start, end)
+            drops.append(Drop(dropped_span, drop_reason))
+    return drops
 
 
 def _report_outcomes(
@@ -542,27 +549,45 @@ def _report_outcomes(
     )
 
 
-def find_identity_ranges(
-    passages: Sequence[Passage], outcomes: Iterable[SliceOutcome]
-) -> dict[str, Ranges]:
-    """Return by passage id what says whose the named pieces are, as merged ranges.
+class IdentityReader:
+    """Finds the pieces that say whose a piece is: titles, headings, header rows.
 
-    Titles, headings, a mail's head and header rows. Pieces of one document share theirs
-    (`DocumentReader`).
+    Pieces of one document share theirs (`DocumentReader`).
     """
-    reader = DocumentReader(passages)
-    ranges: dict[str, Ranges] = {}
+
+    def __init__(
+        self, passages: Sequence[Passage], outcomes: Iterable[SliceOutcome]
+    ) -> None:
+        self.reader = DocumentReader(passages)
+        self.pieces: defaultdict[str, list[Span]] = defaultdict(list)
+        for outcome in outcomes:
+            part = outcome.part
+            self.pieces[part.passage.id] += part.pieces
+
+    def pieces_of(self, piece: Span) -> list[Span]:
+        """Return the pieces, maybe of other passages, that a piece must not be without."""
+        identity_pieces = []
+        for span in self.reader.context_of(piece):
+            pieces = self.pieces[span.passage_id]
+            first_after = bisect_right(pieces, span.start, key=_START)
+            end = bisect_left(pieces, span.end, key=_START)
+            identity_pieces += pieces[first_after - 1 : end]
+        return identity_pieces
+
+
+def find_identity_pieces(
+    passages: Sequence[Passage], outcomes: Sequence[SliceOutcome]
+) -> set[Span]:
+    """Return the pieces that say whose the named pieces are."""
+    identity_reader = IdentityReader(passages, outcomes)
+    identity_pieces = set()
     for outcome in outcomes:
         if outcome.error is not None:
             continue
         for piece_index in outcome.kept_places:
             piece = outcome.part.pieces[piece_index]
-            context_spans = reader.context_of(piece)
-            for span in context_spans:
-                context_range = (span.start, span.end)
-                passage_ranges = ranges.setdefault(span.passage_id, [])
-                passage_ranges.append(context_range)
-    return {passage_id: merge_spans(ranges[passage_id]) for passage_id in ranges}
+            identity_pieces.update(identity_reader.pieces_of(piece))
+    return identity_pieces
 
 
 def apply_rule(
@@ -584,20 +609,20 @@ def apply_rule(
             named_pieces.append(named_piece)
     if not named_pieces:
         return list(outcomes)
-    named_pieces.sort(key=lambda named: named[:2])
-    reader = DocumentReader(passages)
+    named_pieces.sort()
+    identity_reader = IdentityReader(passages, outcomes)
     passage_texts = {passage.id: passage.text for passage in passages}
-    cut_passages = {}
-    for passage in passages:
-        pieces = split_pieces(passage, language=options.language)
-        piece_texts = PassageSlice(passage, pieces).piece_texts
-        cut_passages[passage.id] = pieces, piece_texts
     measured_spans = set()
     candidate_texts = []
     for _, number, index in named_pieces:
-        piece = outcomes[number].part.pieces[index]
+        part = outcomes[number].part
+        piece = part.pieces[index]
+        spans = [piece]
+        if options.keep_context:
+            spans += find_context_spans(part.pieces, part.piece_texts, {index})
+            spans += identity_reader.pieces_of(piece)
         candidate_text = ""
-        for span in _shown_spans(piece, cut_passages, reader, options):
+        for span in spans:
             if span not in measured_spans:
                 measured_spans.add(span)
                 passage_text = passage_texts[span.passage_id]
@@ -618,24 +643,3 @@ def apply_rule(
                 outcome, kept_places=kept_places, drop_reasons=drop_reasons
             )
     return narrowed_outcomes
-
-
-def _shown_spans(
-    piece: Span,
-    cut_passages: Mapping[str, tuple[Sequence[Span], Sequence[str]]],
-    reader: DocumentReader,
-    options: Options,
-) -> list[Span]:
-    """Return a kept piece and what it brings of the pieces, given with their texts."""
-    spans = [piece]
-    if not options.keep_context:
-        return spans
-    pieces, piece_texts = cut_passages[piece.passage_id]
-    index = bisect_left(pieces, piece.start, key=_START)
-    spans += find_context_spans(pieces, piece_texts, {index})
-    for span in reader.context_of(piece):
-        pieces, _ = cut_passages[span.passage_id]
-        first_after = bisect_right(pieces, span.start, key=_START)
-        end = bisect_left(pieces, span.end, key=_START)
-        spans += pieces[first_after - 1 : end]
-    return spans

@@ -81,9 +81,9 @@ class MessageDenoiser:
     counts if `same_question` proves it.
 
     Of a chat, the person's turns are the message; an assistant's earlier answers are
-    left out, since they influence too. What cannot be read, or is not proved to ask the
-    person's question, falls back to the message's own words, unless ``on_error`` is
-    ``"raise"``.
+    left out, since they influence too. A failed call or an unreadable reply leaves the
+    message as it was, unless ``on_error`` is ``"raise"``; so does, in any case, what is
+    not proved to ask the person's question.
 
     Raises:
         InputError: For an unknown setting, and for what is no `LLM`.
@@ -205,7 +205,7 @@ class MessageDenoiser:
             kept_message = _keep_message(source_text, fallback)
             return replace(kept_message, sentences=report.sentences)
         context = ""
-        if passage is not None:
+        if passage is not None and outcome.kept_places:
             context = passage.text.strip()
         dropped_clauses = []
         for drop in drops:

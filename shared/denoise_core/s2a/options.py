@@ -53,7 +53,7 @@ class Options:
             row its header, a list item its lead, a pronoun the sentence before.
         shown_text: What the rewriting variants give: ``"source"``, the source sentences
             that cover what was written, or ``"written"``, the model's own text as in
-            the paper, marked as rewritten.
+            the paper, marked as rewritten; the passage itself if nothing covers that.
         cache: Saves calls.
         language: ISO 639-1 code, which decides abbreviations when sentences are cut.
 

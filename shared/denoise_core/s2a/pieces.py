@@ -377,14 +377,13 @@ def _outer_lines(line: int, piece_texts: Sequence[str]) -> dict[int, int]:
 
     A piece may end with one ("  image: a" and "staging:"): only that is needed then.
     """
-    needed_starts: dict[int, int] = {}
+    needed_starts = {}
     text = piece_texts[line]
     indent_width = len(text) - len(text.lstrip(" \t"))
     stop_line = max(-1, line - _MAX_LOOK_BACK)
     for previous_line in range(line - 1, stop_line, -1):
-        if not indent_width:
-            break
-        outer_line = re.compile(rf"^[ \t]{{0,{indent_width - 1}}}\S", re.MULTILINE)
+        # A line that does not begin with as much white space.
+        outer_line = re.compile(rf"^(?![ \t]{{{indent_width}}})[ \t]*\S", re.MULTILINE)
         outer_match = outer_line.search(piece_texts[previous_line])
         if outer_match:
             needed_starts[previous_line] = outer_match.start()

@@ -173,14 +173,14 @@ def _object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_TEXT_SCHEMA: dict[str, Any] = {"type": "string"}
-_NUMBERS_SCHEMA: dict[str, Any] = {"type": "array", "items": {"type": "integer"}}
-_PIECES_SCHEMA: dict[str, Any] = {
+_TEXT_SCHEMA = {"type": "string"}
+_NUMBERS_SCHEMA = {"type": "array", "items": {"type": "integer"}}
+_PIECES_SCHEMA = {
     "type": "array",
     "items": _object_schema(n={"type": "integer"}, starts=_TEXT_SCHEMA),
 }
 
-_ANSWERED_SCHEMA: dict[str, Any] = {"type": "string", "enum": ["yes", "partly", "no"]}
+_ANSWERED_SCHEMA = {"type": "string", "enum": ["yes", "partly", "no"]}
 
 _ITEMS_EXAMPLE = '[{{"n": 2, "starts": "its first three words"}}]'
 _ANSWERED_REQUEST = """\
@@ -356,7 +356,7 @@ _FIELDS = {
 """What a prompt is filled with where it is not the question and the document."""
 
 
-def _plain_prompt(prompt: Prompt) -> Prompt:
+def _plain_prompt(prompt: Any) -> Any:
     system = prompt.system.replace(_SELECTION_SYSTEM, "")
     for note in (f" {ENVELOPE_NOTE} Never write its marker.", f" {ENVELOPE_NOTE}"):
         system = system.replace(note, "")

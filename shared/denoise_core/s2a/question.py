@@ -40,14 +40,14 @@ _CLAUSE_BOUNDARY = re.compile(
 _SENTENCE_HALVES = re.compile(
     rf"{_CONTRAST_MARK}|[;:；：]\s|\s[–—-]\s|[?？؟]\s{{0,9}}\S", re.IGNORECASE
 )
-# A statement with one such verb, and behind it no more than a name or number of at most two words.
+# A statement with one such verb, and after it nothing but a name or number of at most two words.
 _TAG_QUESTION = re.compile(
     r"\s{0,99}(\S(?:(?!\b(?i:is|are|was|were)\b)[^?]){0,2000}\s(?i:is|are|was|were))"
     r"\s[^\W_a-z][^\s?,]{0,99}(?:\s(?!(?i:is|are|was|were)\b)[^\s?,]{1,99})?,"
     r"\s(?i:right|correct|no|yes|true|isn't it|aren't they)\s?\?\s{0,99}"
 )
 _MARKS = " ,;:–—"
-_LEADING_MARKS = re.compile(r"(?:[ ,;:–—]|-(?!\S))*")  # not the minus of a number
+_LEADING_MARKS = re.compile(r"\A(?:[ ,;:–—]|-(?!\S))*")  # not the minus of a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def split_clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
         boundaries = list(boundary_matches)
         next_starts = [boundary.start() for boundary in boundaries[1:]]
         next_starts.append(sentence.end)
-        for boundary, next_start in zip(boundaries, next_starts, strict=False):
+        for boundary, next_start in zip(boundaries, next_starts):
             boundary_start = boundary.start()
             boundary_end = boundary.end()
             mark = text[boundary_start - 1 : boundary_end]
@@ -218,7 +218,7 @@ def choose_clauses(
     if problem is not None:
         note = f"the question was kept as it is: {problem}"
         return NeutralQuestion(text, note, clause_spans)
-    question = _LEADING_MARKS.sub("", question.rstrip(_MARKS + "-"), count=1)
+    question = _LEADING_MARKS.sub("", question.rstrip(_MARKS + "-"))
     opened_question = open_tag_question(question)
     return NeutralQuestion(opened_question, None, kept_spans)
 

@@ -173,12 +173,3 @@ def test_where_no_question_is_labelled_no_labels_are_stored(command, tmp_path):
     _, err = command(line, expected_status=2)
     assert "no question was labelled: it could not be labelled: Server" in err
     assert not (tmp_path / "plain.labels.jsonl").exists()
-
-
-@pytest.mark.enable_socket
-def test_labels_without_those_of_failed_calls_say_how_to_get_them(command, tmp_path):
-    with (tmp_path / "plain.jsonl").open("a") as file:
-        file.write('{"question": "Who?", "passages": ["Tower 1.", "Rain."]}')
-    with serving(Selects()) as server:
-        line = f"calibrate plain.jsonl --label-with {server.url}#m"
-        assert "to label the others" in command(line, expected_status=2)[1]

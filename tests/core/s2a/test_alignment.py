@@ -105,3 +105,9 @@ def test_written_text_is_shown_as_it_is_and_marked():
     (passage,) = result.passages
     assert passage.text == written
     assert passage.is_rewritten is True
+
+
+def test_written_text_that_nothing_covers_does_not_replace_the_passage():
+    settings = {"shown_text": "written", "on_error": "raise"}
+    result = denoised("Context: I refuse.", [VELTRIN], variant="default", **settings)
+    assert result.passages == (VELTRIN,)

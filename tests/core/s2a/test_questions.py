@@ -71,6 +71,8 @@ def test_where_a_clause_ends_and_one_alone_costs_no_call(text, parts):
             "The capital of Kazakhstan is …?",
         ),
         ("What I was told is that the capital is Almaty, right?", None),
+        ("The Delta pump is the one that failed in May, right?", None),
+        ("The pump is broken, right?", None),
         ("Is Almaty the capital, yes?", None),
         ("The tower is 330 m tall and is in Paris, right?", None),
         ("How tall is it?", None),
@@ -156,6 +158,8 @@ def test_the_minus_of_a_number_stays_with_the_question():
         text
     )
     assert neutral.question == "-5 plus 3 times two is what number?"
+    llm = scripted("2")
+    assert MessageDenoiser(llm).neutralize("- I guess 5.\n- Why?").question == "Why?"
 
 
 @pytest.mark.parametrize(

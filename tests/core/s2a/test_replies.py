@@ -50,6 +50,7 @@ def test_a_list_is_read_as_it_was_written(numbers, between):
         ("NONE\nANSWERED: no", (), "no"),
         ("**2**\n\n**ANSWERED:** Partly.", (2,), "partly"),
         ("2, 5 ANSWERED: yes", (2, 5), "yes"),
+        ("2, 5\r\nANSWERED: yes\r\n", (2, 5), "yes"),
         ('{"keep": [{"n": 4, "starts": "The"}], "answered": "no"}', (4,), "no"),
         ('{"keep": [], "answered": "no"}', (), "no"),
         ('{"keep": [2], "answered": "perhaps"}', (2,), None),
@@ -159,6 +160,8 @@ def test_any_text_is_read_or_refused(text):
     [
         ("Context: The tower.\nIt is tall.", "The tower.\nIt is tall."),
         ("context: NONE", ""),
+        ("**Context:** The **red** tower.", "The **red** tower."),
+        ("Context:**Red** is the **tower**", "**Red** is the **tower**"),
         ('{"context": ""}', ""),
         ('```json\n{"context": "The tower."}\n```', "The tower."),
     ],
