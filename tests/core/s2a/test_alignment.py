@@ -108,6 +108,6 @@ def test_written_text_is_shown_as_it_is_and_marked():
 
 
 def test_written_text_that_nothing_covers_does_not_replace_the_passage():
-    settings = {"shown_text": "written", "on_error": "raise"}
-    result = denoised("Context: I refuse.", [VELTRIN], variant="default", **settings)
+    settings = {"variant": "default", "shown_text": "written", "on_error": "raise"}
+    result = denoised("Context: I refuse.", [VELTRIN], **settings)
     assert result.passages == (VELTRIN,)
