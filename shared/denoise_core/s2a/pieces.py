@@ -383,8 +383,8 @@ def _outer_lines(line: int, piece_texts: Sequence[str]) -> dict[int, int]:
     stop_line = max(-1, line - _MAX_LOOK_BACK)
     for previous_line in range(line - 1, stop_line, -1):
         # A line that does not begin with as much white space.
-        outer_line = re.compile(rf"^(?![ \t]{{{indent_width}}})[ \t]*\S", re.MULTILINE)
-        outer_match = outer_line.search(piece_texts[previous_line])
+        outer_line = rf"(?m)^(?![ \t]{{{indent_width}}})[ \t]*\S"
+        outer_match = re.search(outer_line, piece_texts[previous_line])
         if outer_match:
             needed_starts[previous_line] = outer_match.start()
             indent_width = len(outer_match[0]) - 1

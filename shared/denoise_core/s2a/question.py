@@ -47,7 +47,6 @@ _TAG_QUESTION = re.compile(
     r"\s(?i:right|correct|no|yes|true|isn't it|aren't they)\s?\?\s{0,99}"
 )
 _MARKS = " ,;:–—"
-_LEADING_MARKS = re.compile(r"\A(?:[ ,;:–—]|-(?!\S))*")  # not the minus of a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +217,9 @@ def choose_clauses(
     if problem is not None:
         note = f"the question was kept as it is: {problem}"
         return NeutralQuestion(text, note, clause_spans)
-    question = _LEADING_MARKS.sub("", question.rstrip(_MARKS + "-"))
+    question = question.rstrip(_MARKS + "-").lstrip(_MARKS)
+    # A bullet or a dash; the minus of a number stays.
+    question = question.removeprefix("- ").lstrip(_MARKS)
     opened_question = open_tag_question(question)
     return NeutralQuestion(opened_question, None, kept_spans)
 
