@@ -40,13 +40,14 @@ _CLAUSE_BOUNDARY = re.compile(
 _SENTENCE_HALVES = re.compile(
     rf"{_CONTRAST_MARK}|[;:；：]\s|\s[–—-]\s|[?？؟]\s{{0,9}}\S", re.IGNORECASE
 )
-# A statement with one such verb, and after it nothing but a name or number of at most two words.
 _TAG_QUESTION = re.compile(
-    r"\s{0,99}(\S(?:(?!\b(?i:is|are|was|were)\b)[^?]){0,2000}\s(?i:is|are|was|were))"
-    r"\s[^\W_a-z][^\s?,]{0,99}(?:\s(?!(?i:is|are|was|were)\b)[^\s?,]{1,99})?,"
-    r"\s(?i:right|correct|no|yes|true|isn't it|aren't they)\s?\?\s{0,99}"
+    r"(?P<before>[^?]{0,2000}\S)\s(?P<be>is|are|was|were)\s(?P<claimed>[^?,]{1,200}),"
+    r"\s(?:right|correct|no|yes|true|isn't it|aren't they)\s?\?",
+    re.IGNORECASE,
 )
 _MARKS = " ,;:–—"
+_TO_BE = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
+_NAME = re.compile(r"[^\W_a-z]\S*(?: \S+)?")  # of two words at most, or a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,13 @@ def open_tag_question(text: str) -> str:
     >>> open_tag_question("The capital of Kazakhstan is Almaty, correct?")
     'The capital of Kazakhstan is …?'
     """
-    tag_match = _TAG_QUESTION.fullmatch(text)
-    return f"{tag_match[1]} …?" if tag_match else text
+    tag_match = _TAG_QUESTION.fullmatch(text.strip())
+    if tag_match is None or not _NAME.fullmatch(tag_match["claimed"]):
+        return text
+    statement, _, _ = text.rpartition(",")
+    if len(_TO_BE.findall(statement)) != 1:
+        return text
+    return f"{tag_match['before']} {tag_match['be']} …?"
 
 
 def same_question(
