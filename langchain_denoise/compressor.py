@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -72,6 +73,7 @@ class DenoiseCompressor(
     """
 
     _write_scores: bool = PrivateAttr(default=True)
+    _max_characters: int = PrivateAttr(default=sys.maxsize)
 
     @classmethod
     @override
@@ -159,7 +161,8 @@ class _CompressorCall(RecordedCall):
             from denoise_core.end.tool_results import for_tool_results
 
             self.passages = tuple(input["texts"])
-            denoiser = for_tool_results(denoiser, self.passages)
+            max_characters = settings._max_characters
+            denoiser = for_tool_results(denoiser, self.passages, max_characters)
         self.guard = Guard(
             denoiser,
             on_error="keep" if settings.shadow else settings.on_error,

@@ -28,12 +28,13 @@ from denoise_core._frameworks import (
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.shadow import ShadowCall
 from denoise_core.tool_results import (
+    MAX_NOTE_CHARACTERS,
     MIN_CHARACTERS,
     OMITTED_STATE_KEY,
     RECALL_TOOL,
     Pin,
     build_query,
-    count_characters,
+    log_long_blocks,
     read_pin,
     recall_text,
 )
@@ -112,10 +113,15 @@ class DenoiseToolResults(ViewMiddleware):
             denoiser: What denoises.
             tools: Names of the tools to denoise; None are those that return documents.
             min_characters: A shorter result passes unchanged.
-            hard_cap: Characters of text that any tool's result may have, named or not. A
-                longer one keeps its head and its tail, and says what is missing. Content
-                blocks that are no text, such as JSON and images, stay whole, which is
-                logged.
+            hard_cap: Characters that any tool's result may have, named or not, and at
+                least 200. A longer one keeps its first and last records, those that were
+                kept if it was denoised, in its format and with a note. If hardly one
+                fits, it keeps its first and last characters, and the note says that it
+                is no longer JSON, say. Blocks of JSON and search results become texts if
+                they are cut. All other content blocks, such as pictures, files and
+                documents, stay whole and do not count; that is logged if they are
+                longer, as it is for what ``must_keep`` pins. What ``recall`` returns
+                stays whole.
             must_keep: What is always shown: a regular expression, such as
                 ``"status: failed"`` for a field of a record, or a function of the text
                 of a record, paragraph or document.
@@ -137,7 +143,8 @@ class DenoiseToolResults(ViewMiddleware):
         check_characters("min_characters", min_characters)
         if hard_cap is None:
             hard_cap = sys.maxsize
-        check_characters("hard_cap", hard_cap)
+        check_characters("hard_cap", hard_cap, MAX_NOTE_CHARACTERS)
+        self.compressor._max_characters = hard_cap
         read_pin(must_keep)
         self.min_characters = min_characters
         self.cut = MessageCut(where, recall, must_keep, hard_cap)
@@ -213,7 +220,7 @@ class DenoiseToolResults(ViewMiddleware):
                 elif name in (self.tool_names or ()) or read_document_list(
                     message.artifact
                 ):
-                    self._log_blocks(message.content, self.min_characters)
+                    log_long_blocks(message.content, self.min_characters)
         if sum(content.characters for content in contents) < self.min_characters:
             contents = []
         if self.tool_names is None:
@@ -254,7 +261,7 @@ class DenoiseToolResults(ViewMiddleware):
             denoised_message = denoised_messages.get(id(message))
             shortened, omitted = denoised_message or self.cut.cap_message(message)
             new_messages[id(message)] = shortened
-            self._log_blocks(shown_message(shortened).content, self.cut.hard_cap)
+            log_long_blocks(shown_message(shortened).content, self.cut.hard_cap)
             omitted_texts.update((item.id, item.text) for item in omitted)
         if self.is_shadow:
             report_messages(_search_query(request), messages, new_messages)
@@ -263,20 +270,6 @@ class DenoiseToolResults(ViewMiddleware):
         if self.recall and omitted_texts:
             update[OMITTED_STATE_KEY] = omitted_texts
         return _with_messages(tool_return, new_messages, update)
-
-    def _log_blocks(self, content: Any, max_characters: int) -> None:
-        """Log that a content has blocks that are longer than this and no text."""
-        if isinstance(content, str):
-            return
-        characters = sum(
-            len(str(block)) for block in content if not count_characters([block])
-        )
-        if characters > max_characters:
-            log_fallback(
-                self.name,
-                "its content blocks have more than text",
-                "a result stayed longer than its limit",
-            )
 
     def _read_messages(
         self, tool_return: ToolReturn, request: ToolCallRequest

@@ -206,10 +206,12 @@ def check_choice(setting: str, value: object, *choices: str) -> None:
         raise InputError(f"{setting}={value!r}: expected {names}")
 
 
-def check_characters(setting: str, value: object) -> None:
+def check_characters(setting: str, value: object, minimum: int = 0) -> None:
     """Raise `InputError` unless the value of a setting is a count of characters."""
-    if not isinstance(value, int) or value < 0:
-        raise InputError(f"{setting}={value!r}: expected a number of characters")
+    if not isinstance(value, int) or value < minimum:
+        raise InputError(
+            f"{setting}={value!r}: expected a number of characters, {minimum} or more"
+        )
 
 
 def check_names(

@@ -24,7 +24,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 from typing import Any, TypeAlias
 
 from denoise_core.errors import InputError
@@ -57,7 +56,7 @@ MAX_EDGE_LINE_CHARACTERS = 160
 """A longer first or last line is content and may be dropped."""
 
 MAX_NOTE_CHARACTERS = 200
-"""Upper bound of the notes that a capped text gets."""
+"""Upper bound of a note about what a cap leaves out: a cap has at least so many."""
 
 _MCP_CONTENT_KEYS = ("content", "structuredContent", "structured_content")
 # A list of such blocks is content even where none holds a text; other objects with a
@@ -72,6 +71,7 @@ _BLOCK_TYPES = frozenset(
         "input_audio",
         "input_file",
         "input_image",
+        "json",
         "resource",
         "resource_link",
         "search_result",
@@ -81,7 +81,12 @@ _BLOCK_TYPES = frozenset(
     )
 )
 _BLOCK_TEXT_PATHS = (("text",), ("resource", "text"))
-_MIN_PART_CHARACTERS = 200  # shown of a text between the first and the last
+_BLOCK_NOTE_CHARACTERS = 80  # about the blocks that are left out
+_JSON_TYPES = ("json", "search_result")
+_NOTE_MARGIN = (
+    32  # of a note in the middle: brackets, the format, counts of more digits
+)
+_PARSED_FORMATS = ("html", "json", "xml", "yaml")
 _QUERY_ARGUMENTS = (
     "query",
     "question",
@@ -163,7 +168,7 @@ class ToolResult:
             text_id = self.passages[n].id
             text_spans = source_spans.get(text_id, [])
             kept_spans = self._kept_spans(n, text_spans)
-            omitted_id = self._omitted_id(n, kept_spans)
+            omitted_id = _cut_id(n, chunked.text, kept_spans)
             if text_id not in rewritten_texts:
                 recall_id = omitted_id if has_recall else ""
                 edits[n] = omitted_id, cut_text(chunked, kept_spans, recall_id)
@@ -180,120 +185,94 @@ class ToolResult:
         has_recall: bool = False,
         result: DenoiseResult | None = None,
     ) -> ReducedResult:
-        """Return the value with its head and its tail.
+        """Return the value with its head and its tail, in at most so many characters.
 
-        Of several texts those at both ends stay, as many as fit, and one note says how
-        many between them are left out. A text that is too long itself keeps its first
-        and last records; one of which even those are too long is cut in the middle,
-        with a note there. An object without a list of records and a text with a pinned
-        part are not cut in the middle: they may stay longer than the limit, which is
-        logged once.
+        A text keeps its first and last records, whole and in its format. If hardly one
+        fits, it keeps its first and last characters, and a note between them says so. Of
+        several content blocks those at both ends stay, as many as fit, and a note says
+        how many are left out. JSON and search results become texts if they are cut;
+        other blocks, such as pictures and files, stay and do not count. What is pinned,
+        a value without records that fit and the dict of an MCP result may stay longer
+        than the limit, which is logged.
 
         Args:
-            max_characters: Characters of all texts together, but for the notes.
+            max_characters: At least `MAX_NOTE_CHARACTERS`.
             has_recall: Whether the notes name the id of the omitted text.
-            result: What denoising kept of ``passages``: the head and the tail are those
-                of the kept records. None, and a text of which nothing is kept, means all.
+            result: What denoising kept of ``passages``: the head and the tail of each
+                text are those of its kept records. None, and a text of which nothing is
+                kept, means all.
         """
+        kept_by_text: dict[str, Ranges] = {}
+        if result is not None:
+            kept_by_id, _ = _kept_by_id(result)
+            for passage in self.passages:
+                kept_by_text[passage.text] = kept_by_id.get(passage.id, [])
+        if not _is_content(self.value):
+            return self._cap_text(max_characters, has_recall, kept_by_text)
+        sources = list(map(_block_source, self.value))
+        sizes = list(map(len, sources))
+        limits = _share_characters(sizes, max_characters)
+        new_blocks = []
+        omitted_texts: list[OmittedText] = []
+        omitted_sources: list[str] = []
+        for block, source, limit in zip(self.value, sources, limits, strict=True):
+            block_result = read_result(source, must_keep=self.is_pinned)
+            if source and not limit and not block_result.has_pin:
+                omitted_sources.append(source)
+                continue
+            reduced = block_result._cap_text(limit, has_recall, kept_by_text)
+            new_block = _replace_source(block, reduced)
+            new_blocks.append(new_block)
+            omitted_texts += reduced.omitted_texts
+        if omitted_sources:
+            omitted_id = _cut_id(omitted_sources)
+            recall_id = omitted_id if has_recall else ""
+            note = omission_note(
+                len(sources), len(omitted_sources), "blocks", recall_id
+            )
+            note_block = {"type": "text", "text": f"[{note}]"}
+            new_blocks.append(note_block)
+            omitted_text = "\n\n".join(omitted_sources)
+            omitted_texts.append(OmittedText(omitted_id, omitted_text))
+        return ReducedResult(new_blocks, tuple(omitted_texts))
+
+    def _cap_text(
+        self,
+        max_characters: int,
+        has_recall: bool,
+        kept_by_text: Mapping[str, Ranges],
+    ) -> ReducedResult:
+        """Return a value that is one text with the head and the tail of what is kept."""
         if self.characters <= max_characters:
             return ReducedResult(self.value)
-        source_spans: dict[str, Ranges] = {}
-        if result is not None:
-            source_spans, _ = _kept_by_id(result)
-        limits = self._share_characters(max_characters)
-        list_path = _list_path(self.paths[0])
-        edits = {}
-        omitted_numbers = []
-        for n, chunked in enumerate(self.chunked_texts):
-            limit = limits[n]
-            text_length = len(chunked.text)
-            if limit == text_length:
-                continue
-            pinned_spans = self._pinned_spans(chunked)
-            is_block = _list_path(self.paths[n]) == list_path
-            if limit == 0 and is_block and not pinned_spans:
-                omitted_numbers.append(n)
-                continue
-            whole_text = [(0, text_length)]
-            text_spans = source_spans.get(self.passages[n].id, whole_text)
-            kept_spans = merge_spans(text_spans)
-            omitted_id = self._omitted_id(n, kept_spans, limit, pinned_spans)
-            recall_id = omitted_id if has_recall else ""
-            text_edits = _cap_text(
-                chunked,
-                limit,
-                kept_spans,
-                pinned_spans,
-                recall_id,
+        if self.paths[0]:  # the dict of an MCP result
+            log_long_blocks([self.value], max_characters)
+            return ReducedResult(self.value)
+        (chunked,) = self.chunked_texts
+        text = chunked.text
+        kept_spans = merge_spans(kept_by_text.get(text, []))
+        pinned_spans = self._pinned_spans(chunked)
+        omitted_id = _cut_id(text, kept_spans, max_characters, pinned_spans)
+        recall_id = omitted_id if has_recall else ""
+        edits = _cap_records(
+            chunked,
+            max_characters,
+            kept_spans or [(0, len(text))],
+            pinned_spans,
+            recall_id,
+        )
+        shown_length = len(apply_edits(text, edits))
+        is_empty = not kept_spans and shown_length < max_characters // 3
+        can_cut_middle = chunked.source_value is None and not pinned_spans
+        if can_cut_middle and (is_empty or shown_length > max_characters):
+            edits = [_middle_edit(chunked, max_characters, recall_id)]
+        elif shown_length > max_characters:
+            log_fallback(
+                "ToolResult.cap",
+                "an object without a list, or a text with a pinned part",
+                "a result stayed longer than its limit",
             )
-            edits[n] = omitted_id, text_edits
-        reduced = self._apply_edits(edits)
-        if not omitted_numbers:
-            return reduced
-        return self._omit_texts(reduced, omitted_numbers, has_recall)
-
-    def _share_characters(self, max_characters: int) -> list[int]:
-        """Return the characters that a cap shows of each text.
-
-        One half from each end inwards: texts that fit, and a part of the outermost. What
-        is left goes to the first text between them.
-        """
-        lengths = [len(passage.text) for passage in self.passages]
-        last_index = len(lengths) - 1
-        limits = [0] * len(lengths)
-        from_start = range(len(lengths))
-        from_end = from_start[::-1]
-        for indices in (from_start, from_end):
-            room = max_characters // 2
-            for index in indices:
-                length = lengths[index] - limits[index]
-                is_outermost = index in (0, last_index)
-                if length <= room or is_outermost:
-                    shown_length = min(length, room)
-                    limits[index] += shown_length
-                    room -= shown_length
-        rest_length = max_characters - sum(limits) - 2 * MAX_NOTE_CHARACTERS
-        for index, length in enumerate(lengths):
-            if limits[index] < length and rest_length >= _MIN_PART_CHARACTERS:
-                limits[index] = min(length, limits[index] + rest_length)
-                break
-        return limits
-
-    def _omit_texts(
-        self, reduced: ReducedResult, numbers: Sequence[int], has_recall: bool
-    ) -> ReducedResult:
-        """Remove the blocks of these texts; the first of them becomes a note."""
-        first_number = numbers[0]
-        texts = [self.passages[n].text for n in numbers]
-        omitted_id = self._omitted_id(first_number, texts)
-        first_path = self.paths[first_number]
-        note = f"{len(numbers)} of {len(self.passages)} texts left out here"
-        if has_recall:
-            note += f"; recall({omitted_id}) returns them"
-        value = _replace_at(reduced.value, first_path, f"[{note}]")
-        list_path = _list_path(first_path)
-        depth = len(list_path)
-        removed_positions = {self.paths[n][depth] for n in numbers}
-        removed_positions.discard(first_path[depth])
-        blocks = value
-        for key in list_path:
-            blocks = blocks[key]
-        kept_blocks = [
-            block for n, block in enumerate(blocks) if n not in removed_positions
-        ]
-        value = _replace_at(value, list_path, kept_blocks)
-        omitted = OmittedText(omitted_id, "\n\n".join(texts))
-        return ReducedResult(value, (*reduced.omitted_texts, omitted))
-
-    def _omitted_id(self, n: int, *cut: Any) -> str:
-        """Return an id of what a cut leaves out of the n-th text.
-
-        It is made from all that decides what that is, so that equal ids mean equal texts
-        in a conversation, whatever the ids of its calls.
-        """
-        source = repr((n, self.passages[n].text, cut))
-        digest = hashlib.sha256(source.encode("utf-8", "backslashreplace"))
-        return digest.hexdigest()[:12]
+        return self._apply_edits({0: (omitted_id, edits)})
 
     def _apply_edits(self, edits: TextEdits) -> ReducedResult:
         """Return the value with the edits of its texts."""
@@ -451,18 +430,92 @@ def _block_texts(block: Any) -> Iterator[tuple[JsonPath, str]]:
             yield path, value
 
 
+def _replace_source(block: Any, reduced: ReducedResult) -> Any:
+    """Return a content block with another text; JSON becomes a text if it was cut."""
+    if not reduced.omitted_texts:
+        return block
+    for path, _ in _block_texts(block):
+        return _replace_at(block, path, reduced.value)
+    return {"type": "text", "text": reduced.value}
+
+
+def _block_source(block: Any) -> str:
+    """Return the text of a content block, or its JSON; "" if it always stays whole."""
+    for _, text in _block_texts(block):
+        return text
+    if block.get("type") not in _JSON_TYPES:
+        return ""
+    try:
+        return json.dumps(block, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return ""  # what JSON cannot hold stays whole
+
+
 def count_characters(content: Any) -> int:
-    """Return the characters of a text, or of the texts in content blocks."""
-    character_count = 0
-    for block in [content] if isinstance(content, str) else content:
-        for _, text in _block_texts(block):
-            character_count += len(text)
-    return character_count
+    """Return the characters of a text, or of the content blocks that a cap can cut."""
+    blocks = [content] if isinstance(content, str) else content
+    return sum(map(len, map(_block_source, blocks)))
 
 
-def _list_path(path: JsonPath) -> JsonPath:
-    """Return where the list of content blocks is that a text is in."""
-    return tuple(takewhile(lambda key: isinstance(key, str), path))
+def log_long_blocks(content: Any, max_characters: int) -> None:
+    """Log that content blocks which hold no text have more characters than this."""
+    if isinstance(content, str):
+        return
+    blocks = [block for block in content if not any(_block_texts(block))]
+    if len(str(blocks)) > max_characters:
+        log_fallback(
+            "ToolResult.cap",
+            "its content blocks have more than text",
+            "a result stayed longer than its limit",
+        )
+
+
+def _share_characters(sizes: Sequence[int], max_characters: int) -> list[int]:
+    """Return the characters that a cap shows of each block: of a short one all or none.
+
+    A long block gets half of the room, and the first of these what is left.
+    """
+    if sum(sizes) <= max_characters:
+        return list(sizes)
+    room = max_characters - _BLOCK_NOTE_CHARACTERS
+    half = room // 2
+    if half < MAX_NOTE_CHARACTERS:
+        half = room
+    demands = [min(size, half) for size in sizes]
+    limits = [0] * len(sizes)
+    for index in _fitting_ends(demands, room):
+        limits[index] = demands[index]
+    rest_length = room - sum(limits)
+    for index, limit in enumerate(limits):
+        if 0 < limit < sizes[index]:
+            limits[index] += rest_length
+            break
+    return limits
+
+
+def _fitting_ends(sizes: Sequence[int], room: int) -> list[int]:
+    """Return the indices of items that fit together, those nearest to an end first."""
+    last_index = len(sizes) - 1
+    indices = sorted(
+        range(len(sizes)), key=lambda index: min(index, last_index - index)
+    )
+    fitting = []
+    for index in indices:
+        if sizes[index] <= room:
+            room -= sizes[index]
+            fitting.append(index)
+    return fitting
+
+
+def _cut_id(*cut: Any) -> str:
+    """Return an id of what a cut leaves out.
+
+    It is made from all that decides what that is, so that equal ids mean equal texts in
+    a conversation, whatever the ids of its calls.
+    """
+    source = repr(cut)
+    digest = hashlib.sha256(source.encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()[:12]
 
 
 def _replace_at(value: Any, path: JsonPath, new_value: Any) -> Any:
@@ -555,63 +608,49 @@ def build_query(user_message: str, arguments: Mapping[Any, Any]) -> str:
     return f"{user_message}\n{search_text}".strip()
 
 
-def _cap_text(
+def _cap_records(
     chunked: ChunkedText,
     limit: int,
     kept_spans: Ranges,
     pinned_spans: Ranges,
     recall_id: str,
 ) -> list[TextEdit]:
-    """Return the edits that leave the head and the tail of a text, and its pins."""
-    shown_spans = _head_and_tail(chunked, limit, kept_spans)
-    spans = shown_spans + pinned_spans
-    edits = cut_text(chunked, spans, recall_id)
-    shown_text = apply_edits(chunked.text, edits)
-    is_too_long = len(shown_text) > limit + MAX_NOTE_CHARACTERS
-    can_cut_middle = chunked.source_value is None and not pinned_spans
-    if can_cut_middle and (is_too_long or not spans):
-        middle_edit = _middle_edit(chunked, limit, recall_id)
-        omitted_length = middle_edit.end - middle_edit.start
-        if len(middle_edit.replacement) < omitted_length:
-            return [middle_edit]
-    if is_too_long:
-        log_fallback(
-            "ToolResult.cap",
-            "an object without a list, or a text with a pinned part",
-            "a result stayed longer than its limit",
-        )
-    return edits
+    """Return the edits that leave the first and last records, and the pins.
+
+    Empty if no record fits.
+    """
+    kept_chunks = [
+        chunk for chunk in chunked.scored_chunks if clip_spans(kept_spans, *chunk.span)
+    ]
+    sizes = [chunk.length for chunk in kept_chunks]
+    room = limit
+    while True:
+        shown_spans = [kept_chunks[n].span for n in _fitting_ends(sizes, room)]
+        spans = shown_spans + pinned_spans
+        edits = cut_text(chunked, spans, recall_id)
+        excess = len(apply_edits(chunked.text, edits)) - limit
+        if excess <= 0 or not shown_spans:
+            return edits if spans else []
+        # What is around the records counts too: their room is only an estimate, which
+        # gets smaller by a share each time, so that few tries are needed.
+        room = max(room - excess, room // 2) * 15 // 16
 
 
-def _head_and_tail(
-    chunked: ChunkedText, max_characters: int, kept_spans: Ranges
-) -> Ranges:
-    """Return the first and the last kept chunks that fit into half of the characters."""
-    remaining_characters = max_characters - len(chunked.text)
-    kept_chunks = []
-    for chunk in chunked.scored_chunks:
-        remaining_characters += chunk.length
-        if clip_spans(kept_spans, *chunk.span):
-            kept_chunks.append(chunk)
-    limit = remaining_characters // 2
-    spans = []
-    for chunks in (kept_chunks, kept_chunks[::-1]):
-        length = 0
-        for chunk in chunks:
-            length += chunk.length
-            if length > limit:
-                break
-            spans.append(chunk.span)
-    return spans
-
-
-def _middle_edit(chunked: ChunkedText, max_characters: int, recall_id: str) -> TextEdit:
+def _middle_edit(
+    chunked: ChunkedText,
+    max_characters: int,
+    recall_id: str,
+) -> TextEdit:
     """Return the edit that replaces the middle of a text by a line about it."""
-    half = max_characters // 2
     text_length = len(chunked.text)
+    note = omission_note(text_length, text_length, "characters", recall_id)
+    room = max_characters - len(note) - _NOTE_MARGIN
+    half = max(0, room // 2)
     tail_start = text_length - half
     omitted_length = tail_start - half
     note = omission_note(text_length, omitted_length, "characters", recall_id)
+    if chunked.text_format in _PARSED_FORMATS:
+        note += f"; no longer {chunked.text_format.upper()}"
     return TextEdit(half, tail_start, f"\n[{note}]\n")
 
 

@@ -22,7 +22,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.end.tool_results import for_tool_results
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.omissions import cut_text
-from denoise_core.tool_results import MAX_NOTE_CHARACTERS, build_query, read_result
+from denoise_core.tool_results import build_query, count_characters, read_result
 
 ROWS = [
     {"title": f"Report {n}", "content": f"Sentence {n} of many about the harbour. " * 3}
@@ -208,8 +208,7 @@ TALL = "the tower of the town is red and tall"
 
 
 @pytest.mark.parametrize("length", [8, 60, 400])
-@pytest.mark.parametrize("as_mcp", [False, True])
-def test_a_cap_bounds_a_result_of_many_blocks(length, as_mcp):
+def test_a_cap_bounds_a_result_of_many_blocks(length):
     """Each block got a share too small to cut, or a note longer than what it replaced."""
     blocks = []
     for number in range(1000):
@@ -217,22 +216,17 @@ def test_a_cap_bounds_a_result_of_many_blocks(length, as_mcp):
         blocks.append({"type": "text", "text": text[:length]})
     image = {"type": "image", "url": "a.png"}
     blocks.insert(500, image)
-    value = {"content": blocks} if as_mcp else blocks
-    reduced = read_result(value).cap(5000, has_recall=True)
-    capped = reduced.value["content"] if as_mcp else reduced.value
+    reduced = read_result(blocks).cap(5000, has_recall=True)
+    capped = reduced.value
     texts = [block["text"] for block in capped if block["type"] == "text"]
-    assert sum(map(len, texts)) <= 5000 + MAX_NOTE_CHARACTERS
+    assert sum(map(len, texts)) <= 5000
     assert all(texts)
     assert image in capped
     (omitted,) = reduced.omitted_texts
-    (note,) = [text for text in texts if "left out here" in text]
+    *shown, note = texts
     assert f"recall({omitted.id})" in note
-    shown = [text for text in texts if text != note]
-    middle = omitted.text.split("\n\n")
-    half = texts.index(note)
-    assert [*shown[:half], *middle, *shown[half:]] == [
-        block["text"] for block in blocks if block is not image
-    ]
+    all_texts = [block["text"] for block in blocks if block is not image]
+    assert sorted(shown + omitted.text.split("\n\n")) == sorted(all_texts)
 
 
 def test_a_cap_of_many_blocks_never_drops_a_pinned_one():
@@ -286,8 +280,37 @@ def test_a_cap_shows_a_part_of_a_long_text_between_short_ones():
     blocks = [{"type": "text", "text": t} for t in ("Found 1.", page, "Page 1 of 1.")]
     capped = read_result(blocks).cap(2000).value
     shown = sum(len(block["text"]) for block in capped)
-    assert 1500 < shown <= 2200
+    assert 1500 < shown <= 2000
     assert "Line 0 of the page" in str(capped)
+
+
+HITS = [{"type": "search_result", "source": "a", "title": TALL * 9}] * 40
+
+
+@pytest.mark.parametrize("kind", ["media", "document", "resource_link"])
+def test_a_cap_never_cuts_a_block_that_it_does_not_know(kind):
+    picture = {"type": kind, "data": "iVBOR" * 900}
+    capped = read_result([{"type": "text", "text": TALL}, picture]).cap(200).value
+    assert picture in capped
+    assert count_characters([{"type": "json", "json": {(1, 2): TALL}}]) == 0
+
+
+@pytest.mark.parametrize("cap", [200, 500])
+@pytest.mark.parametrize("blocks", [[f"{TALL}. " * 200] * 3, HITS])
+def test_a_small_cap_shows_a_part_of_one_block_at_least(blocks, cap):
+    capped = read_result(blocks).cap(cap).value
+    assert cap / 2 < count_characters(capped) <= cap
+
+
+def test_a_pinned_search_result_that_fits_stays_one():
+    pinned = {**HITS[0], "source": "pinned"}
+    capped = read_result([*HITS, pinned, *HITS], must_keep="pinned").cap(900).value
+    assert pinned in capped
+
+
+def test_a_cap_of_one_long_string_shows_its_ends():
+    page = json.dumps({"url": "http://x", "page": f"{TALL}. " * 200})
+    assert 400 < len(read_result(page).cap(500).value) <= 500
 
 
 def test_keys_and_paths_of_a_call_are_no_part_of_the_query():

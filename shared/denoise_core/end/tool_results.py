@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -33,13 +34,17 @@ REPETITION_PENALTY = 2.0
 """Score that a text loses if better texts already have all of its words."""
 
 
-def for_tool_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoiser:
+def for_tool_results(
+    denoiser: Denoiser,
+    passages: Sequence[Passage],
+    max_characters: int = sys.maxsize,
+) -> Denoiser:
     """Return the denoiser with its settings for these texts of a tool's result.
 
     END chunks them by their structure. With ``keep="auto"`` it keeps the best chunks
-    up to `KEPT_FRACTION` of the characters, context included; of a result shorter than
-    `LONG_RESULT_CHARACTERS` it keeps what is within the margin. Any other denoiser is
-    returned unchanged.
+    up to `KEPT_FRACTION` of the characters and ``max_characters``, context included; of
+    a result shorter than `LONG_RESULT_CHARACTERS` it keeps what is within the margin.
+    Any other denoiser is returned unchanged.
     """
     if not isinstance(denoiser, ENDDenoiser):
         return denoiser
@@ -52,8 +57,11 @@ def for_tool_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoise
     for passage in passages:
         characters += len(passage.text)
     if characters >= LONG_RESULT_CHARACTERS:
-        max_characters = int(KEPT_FRACTION * characters) - NOTE_CHARACTERS
-        adapted.rule = TokenLimit(max_characters, len, drop_headers_first=False)
+        # A smaller limit might hold no record at all.
+        max_characters = max(max_characters, 2 * MAX_CHUNK_CHARACTERS)
+        kept_characters = int(KEPT_FRACTION * characters)
+        limit = min(kept_characters, max_characters) - NOTE_CHARACTERS
+        adapted.rule = TokenLimit(limit, len, drop_headers_first=False)
         adapted.scorer = LexicalBoostScorer(adapted.scorer, group_chunks(passages))
     return adapted
 

@@ -146,11 +146,17 @@ def _list_edits(
             removed_spans += list_cut.removed_spans
             noted_id = ""
     removed_spans = merge_spans(removed_spans)
+    mark = GAP_MARK
+    if noted_id:
+        # Inside a string of JSON: without the quotes around it.
+        quoted_id = json.dumps(noted_id)[1:-1]
+        mark = f"[...; recall({quoted_id}) returns what is left out]"
     for start, end in string_spans:
-        gap_edit = TextEdit(start, end, GAP_MARK)
+        gap_edit = TextEdit(start, end, mark)
         is_inner = bool(clip_spans(removed_spans, start, end))
         if not is_inner and _saved_characters([gap_edit]) > 0:
             edits.append(gap_edit)
+            mark = GAP_MARK
     return sorted(edits)
 
 
@@ -330,7 +336,7 @@ def _count_chunks(chunked: ChunkedText, removed_spans: Ranges) -> tuple[int, int
     for chunk in scored_chunks:
         remaining_spans = complement_spans(removed_spans, *chunk.span)
         remaining_text = join_spans(chunked.text, remaining_spans)
-        if chunked.text_format in ("html", "xml"):
+        if chunked.text_format == "html":
             remaining_text = markup.strip_tags(remaining_text)
         has_words = any(map(str.isalnum, remaining_text))
         if not has_words:

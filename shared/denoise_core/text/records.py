@@ -45,11 +45,12 @@ _MIN_ROWS = 4
 _MAX_HEADER_CHARACTERS = 60
 _MAX_TAIL_CHARACTERS = 20  # after a list that Python printed: ``rows: 3``
 
-# A string, a bracket, or a run of anything else. A string without an end reaches to the
-# end of the text and sets a group: scanning for its end again would be quadratic.
+# A string, a bracket with the name before it, or a run of anything else. A string
+# without an end reaches to the end of the text and sets a group: scanning for its end
+# again would be quadratic.
 _PYTHON_TOKEN = re.compile(
     r"'(?:[^'\\]|\\.)*+(?:'|(\\?\Z))|\"(?:[^\"\\]|\\.)*+(?:\"|(\\?\Z))"
-    r"|[^\"'()\[\]{}]++|.",
+    r"|[\w.]*+[(\[{]|[\w.]++|[^\"'()\[\]{}\w]++|.",
     re.DOTALL,
 )
 
@@ -90,7 +91,7 @@ def find_python_rows(text: str) -> Ranges | None:
         return None
     for token in _PYTHON_TOKEN.finditer(text, list_start, list_end):
         symbol = token[0]
-        if symbol in "([{":
+        if symbol[-1] in "([{":
             if not depth:
                 row_start = token.start()
             depth += 1

@@ -361,7 +361,8 @@ def parse_xml(text: str) -> XmlElement | None:
         element.end = parser.CurrentByteIndex
         is_empty = not element.children and not element.has_text
         if not is_empty or source[element.end - 2 : element.end] != b"/>":
-            element.end = _tag_end(source, element.end)
+            tag_end = source.find(b">", element.end)
+            element.end = tag_end + 1
 
     def add_text(content: str) -> None:
         open_elements[-1].has_text = True
@@ -379,20 +380,6 @@ def parse_xml(text: str) -> XmlElement | None:
     except (expat.ExpatError, _RefusedDeclaration):
         return None
     return root.children[0]
-
-
-def _tag_end(source: bytes, position: int) -> int:
-    """Return the position after the tag that begins here; quotes may hold a bracket."""
-    open_quote = 0
-    for n in range(position, len(source)):
-        character = source[n]
-        if open_quote:
-            open_quote *= character != open_quote
-        elif character in b"\"'":
-            open_quote = character
-        elif character == 62:  # ">"
-            return n + 1
-    return len(source)
 
 
 def find_xml_records(text: str) -> Ranges | None:
