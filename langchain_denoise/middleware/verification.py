@@ -145,7 +145,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
             )
         check_choice("show", show, "draft", "checked")
         self.verifier = verifier_or_default(verifier)
-        self.evidence = evidence
+        self.evidence: EvidenceFunction | EvidenceScope = evidence
         self.show = show
         self.answer = answer
 

@@ -68,10 +68,11 @@ class Verifier:
                 judged; None judges everything.
             task: The texts that are sent when abstaining.
         """
+        core_judge: Any = judge
         if isinstance(judge, (Runnable, str)) and judge != JUDGE_OFF:
-            judge = LLMJudge(as_llm(judge, "judge"))
+            core_judge = LLMJudge(as_llm(judge, "judge"))
         self.loop = Augmenter(
-            judge=judge,
+            judge=core_judge,
             feedback=feedback,
             limits=limits,
             budget=budget,
@@ -107,9 +108,7 @@ def verifier_or_default(verifier: Verifier | None) -> Verifier:
     return verifier
 
 
-def earlier_evidence(
-    messages: Messages,
-) -> Evidence:
+def earlier_evidence(messages: Messages) -> Evidence:
     """What the conversation's earlier answers rested on, from their records."""
     records = map(stored_record, reversed(messages))
     return conversation_evidence([record.get(CITED_KEY) for record in records])

@@ -121,7 +121,7 @@ class TopFraction:
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
         """The `fraction_count` best chunks."""
-        scored_count = np.count_nonzero(scores > -np.inf)
+        scored_count = int((scores > -np.inf).sum())
         return top_k_mask(scores, fraction_count(self.fraction, scored_count))
 
     def reason(self) -> str:
