@@ -31,7 +31,6 @@ _DIALOGUE_TURN = re.compile(
     r"[ \t]{0,9}(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]{1,9}\S"
 )
 _QUESTION_END = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s{1,9}(?=[\"'“‘«(\[]?[^\W\d_a-z])")
-_PARAGRAPH_END = re.compile(r"\n[ \t]*\n\Z")
 _SENTENCE_END = re.compile(r"[.!?…。！？؟।:;][\"'”’»)\]]*$")
 
 # Pieces before an indented line in which the lines that it belongs to are looked for.
@@ -365,7 +364,7 @@ def _needed_before(
         previous_text = piece_texts[index - 1]
         stripped_text = previous_text.rstrip()
         is_table_row = _TABLE_ROW.match(stripped_text)
-        if _PARAGRAPH_END.search(previous_text) or is_table_row or not stripped_text:
+        if _ends_paragraph(previous_text) or is_table_row or not stripped_text:
             break
         index -= 1
         needed_starts[index] = 0
@@ -389,3 +388,11 @@ def _outer_lines(line: int, piece_texts: Sequence[str]) -> dict[int, int]:
             needed_starts[previous_line] = outer_match.start()
             indent_width = len(outer_match[0]) - 1
     return needed_starts
+
+
+def _ends_paragraph(text: str) -> bool:
+    if not text.endswith("\n"):
+        return False
+    text_before = text[:-1]
+    earlier_text = text_before.rstrip(" \t")
+    return earlier_text.endswith("\n")

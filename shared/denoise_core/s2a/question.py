@@ -47,7 +47,6 @@ _TAG_QUESTION = re.compile(
 )
 _MARKS = " ,;:–—"
 _TO_BE = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
-_NAME = re.compile(r"[^\W_a-z]\S*(?: \S+)?")  # of two words at most, or a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +103,19 @@ def open_tag_question(text: str) -> str:
     'The capital of Kazakhstan is …?'
     """
     tag_match = _TAG_QUESTION.fullmatch(text.strip())
-    if tag_match is None or not _NAME.fullmatch(tag_match["claimed"]):
+    if tag_match is None or not _is_name(tag_match["claimed"]):
         return text
     statement, _, _ = text.rpartition(",")
     if len(_TO_BE.findall(statement)) != 1:
         return text
     return f"{tag_match['before']} {tag_match['be']} …?"
+
+
+def _is_name(text: str) -> bool:
+    """Whether this is a name or a number, of one word or two."""
+    first_character = text[:1]
+    is_capitalized = first_character.isupper() or first_character.isdigit()
+    return is_capitalized and len(text.split()) <= 2
 
 
 def same_question(
