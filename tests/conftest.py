@@ -20,12 +20,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 # How long an example takes is the machine's: neither a deadline nor the check of slow data may fail a test.
+# Examples are the same at each run, so that a change fails for what it changed.
 settings.register_profile(
-    "full", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "full",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("here", settings.get_profile("full"), max_examples=25)
-# A law over more examples: make test ARGS="FILE --hypothesis-profile=long --hypothesis-seed=1".
-settings.register_profile("long", settings.get_profile("full"), max_examples=500)
+# A law over more examples and new ones: make test ARGS="FILE --hypothesis-profile=long --hypothesis-seed=1".
+settings.register_profile(
+    "long", settings.get_profile("full"), max_examples=500, derandomize=False
+)
 settings.load_profile("here")
 
 TESTS = Path(__file__).parent
