@@ -14,6 +14,7 @@ from denoise_core.end.budget import BudgetTrimmer
 from denoise_core.end.question_kinds import (
     KindClassifier,
     QuestionKind,
+    keep_named_pieces,
     widen_selection,
 )
 from denoise_core.end.selection import (
@@ -257,7 +258,7 @@ class ENDDenoiser:
             if isinstance(rule, MarginRule):
                 kind = self._question_kind(query)
                 rule = chunks.rule_of_input(rule, kind == "lookup")
-            selection = self._select(rule, kind, chunks, scores)
+            selection = self._select(rule, query, kind, chunks, scores)
         language_note = ""
         if calibration is not None:
             sample_text = chunks.language_sample()
@@ -316,18 +317,23 @@ class ENDDenoiser:
     def _select(
         self,
         rule: KeepRule,
+        query: str,
         kind: QuestionKind | None,
         chunks: ScoredChunks,
         scores: Floats,
     ) -> Selection:
-        """What the rule keeps, and what the question's kind adds to ``keep="auto"``."""
+        """What the rule keeps, and what the question adds to ``keep="auto"``."""
         kept, reasons = select_chunks(
             rule, scores, chunks.texts, min_keep=self.min_keep, max_keep=self.max_keep
         )
         selection = Selection(chunks.spans, scores, kept, reasons)
         if kind is None or self.max_keep is not None:
             return selection
-        return widen_selection(kind, selection, chunks.texts, chunks.document_numbers())
+        documents = chunks.document_numbers()
+        selection = widen_selection(kind, selection, chunks.texts, documents)
+        if isinstance(rule, MarginRule) and rule.documents:  # of pieces of files alone
+            selection = keep_named_pieces(query, selection, chunks)
+        return selection
 
     def _question_kind(self, query: str) -> QuestionKind | None:
         """What the question asks for; None if the scorer does not tell."""

@@ -3,7 +3,8 @@
 ``keep="auto"`` keeps what is close to the best score. That is right for one fact, which is
 looked for in the documents that fit best (`score_distances`). A list needs rows that score
 far apart, a summary the document, and a question of two steps a piece that shares few words
-with it: `widen_selection` adds them, so a wrong "list" costs text and no answer.
+with it: `widen_selection` adds them, so a wrong "list" costs text and no answer. An error
+code or a ticket number is asked about by name: `keep_named_pieces`.
 
 A scorer that is a `KindClassifier` names the kind; `denoise_core.embedded.kinds` has the
 default's.
@@ -19,10 +20,12 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.selection import Mask, Selection, rank_by_score
+from denoise_core.end.selection import Mask, ScoredChunks, Selection, rank_by_score
+from denoise_core.text.references import find_identifiers
 
 QuestionKind: TypeAlias = Literal["lookup", "list", "compare", "summary", "two_step"]
 
+NAMED_CHARACTERS = 2000  # of the pieces that name one identifier of the question
 BEST_PIECES = 3  # pieces whose mean score says how well a document fits the question
 
 
@@ -92,6 +95,28 @@ def widen_selection(
         note = _keep_best_pieces(documents, kept_mask)
     if not note:
         return selection
+    return replace(selection, kept=kept_mask, notes=(*selection.notes, note))
+
+
+def keep_named_pieces(
+    query: str, selection: Selection, chunks: ScoredChunks
+) -> Selection:
+    """Also keep the pieces that name an identifier of the question, and say so in a note.
+
+    An encoder hardly tells ``E-207`` from ``E-214``. What pieces of more than
+    `NAMED_CHARACTERS` name, such as a product, does not tell which of them are needed.
+    """
+    kept_mask = selection.kept.copy()
+    found_names = []
+    for name in sorted(find_identifiers(query)):
+        rows = chunks.rows_naming(name)
+        size = sum(len(chunks.texts[row]) for row in rows)
+        if size <= NAMED_CHARACTERS and not kept_mask[rows].all():
+            kept_mask[rows] = True
+            found_names.append(name)
+    if not found_names:
+        return selection
+    note = f"what names {', '.join(found_names)} is kept"
     return replace(selection, kept=kept_mask, notes=(*selection.notes, note))
 
 

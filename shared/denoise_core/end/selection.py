@@ -539,6 +539,15 @@ class ScoredChunks:
             return ()
         return self.reader.context_of(span)
 
+    def rows_naming(self, name: str) -> list[int]:
+        """The scored chunks whose text or context has these characters, in any case."""
+        folded_name = name.casefold()
+        rows = []
+        for row, text in zip(self.scored_rows, self.scorer_texts, strict=True):
+            if folded_name in text.casefold():
+                rows.append(row)
+        return rows
+
     def document_numbers(self) -> list[int]:
         """The number of each chunk's document."""
         number_of_passage = number_documents(self.passages.values())

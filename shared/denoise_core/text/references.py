@@ -14,8 +14,8 @@ _MIN_IDENTIFIER = 4  # characters; "A4" or "3rd" names no decision, part or tick
 def later_references(text: str, chunks: Sequence[TextChunk]) -> dict[int, list[int]]:
     """Return for chunks the later ones that name the same identifier.
 
-    An identifier has letters and digits, such as ``D-25-01``. It links two chunks if no
-    third one names it: "D-25-09 replaces D-25-01" must not be lost with the decision.
+    An identifier links two chunks if no third one names it: "D-25-09 replaces D-25-01"
+    must not be lost with the decision.
 
     Returns:
         Indices by index, of short chunks only.
@@ -24,15 +24,20 @@ def later_references(text: str, chunks: Sequence[TextChunk]) -> dict[int, list[i
     for index, chunk in enumerate(chunks):
         if chunk.is_structural or chunk.length > MAX_CHUNK_CHARACTERS:
             continue
-        words = {word.strip(punctuation) for word in chunk.text_of(text).split()}
-        for word in filter(_is_identifier, words):
-            namers[word].append(index)
+        for identifier in find_identifiers(chunk.text_of(text)):
+            namers[identifier].append(index)
     references: defaultdict[int, list[int]] = defaultdict(list)
     for indices in namers.values():
         if len(indices) == 2:
             earlier, later = indices
             references[earlier].append(later)
     return references
+
+
+def find_identifiers(text: str) -> set[str]:
+    """Return the words that have letters and digits, such as ``D-25-01``."""
+    words = {word.strip(punctuation) for word in text.split()}
+    return set(filter(_is_identifier, words))
 
 
 def _is_identifier(word: str) -> bool:

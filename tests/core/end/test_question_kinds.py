@@ -165,3 +165,44 @@ def test_a_lookup_and_a_limit_change_nothing():
     assert keep_passages("summary", passages, max_keep=3)[0] == kept_ids
     share_only = ENDDenoiser(KindScorer(), keep=0.4).denoise("summary", passages)
     assert len(share_only.passages) == 3
+
+
+class LogScorer(FunctionScorer):
+    """Only a stop is like the question; every question is a lookup."""
+
+    pieces = ScoreCalibration({0.06: 0.1}, floor=None, top_score=99.0, questions=300)
+    scale = replace(KindScorer.scale, piece_calibration=pieces)
+
+    def __init__(self):
+        super().__init__(lambda query, text: float("stop" in text))
+
+    def question_kind(self, query):
+        return "lookup"
+
+
+@pytest.mark.parametrize(
+    ("question", "kept_numbers", "note"),
+    [
+        ("How often did we see e-207?", {0, 3, 4, 7, 9}, "what names e-207 is kept"),
+        ("How often did we see E-2071?", {0, 4}, ""),
+        ("How often did we see GATE-01?", {0, 4}, ""),  # in every line
+    ],
+)
+def test_pieces_that_name_an_identifier_of_the_question_are_kept(
+    question, kept_numbers, note
+):
+    lines = []
+    for number in range(40):
+        event = {0: "stop", 4: "stop"}.get(number, "was polled")
+        code = "E-207" if number in (3, 7, 9) else f"E-3{number:02}"
+        lines.append(
+            f"2025-02-11T01:{number:02}:46Z INFO gate-01 {code} pump {event}, "
+            "the answer came within the time that was set for it\n"
+        )
+    denoiser = ENDDenoiser(LogScorer(), keep="auto", chunker="auto")
+    log = Passage("".join(lines), "log")
+    result = check_denoiser(lambda: denoiser, question, [log])
+    kept_lines = result.passages[0].text.splitlines()
+    assert {int(line[14:16]) for line in kept_lines} == kept_numbers
+    assert note in (result.note or "")
+    assert bool(note) == ("what names" in (result.note or ""))
