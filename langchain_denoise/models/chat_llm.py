@@ -185,8 +185,9 @@ def reply_from_message(message: Any) -> Reply:
         raise ContractViolation(
             f"expected the model to answer with a message, got {type(message).__name__}"
         )
-    reported = getattr(message, "usage_metadata", None)
-    usage = None
-    if reported:
-        usage = Usage.from_report(reported["input_tokens"], reported["output_tokens"])
+    # A reply from LangChain's cache reports a cost, and maybe no tokens.
+    reported = getattr(message, "usage_metadata", None) or {}
+    usage = Usage.from_report(
+        reported.get("input_tokens"), reported.get("output_tokens")
+    )
     return Reply(str(message.text), usage)

@@ -7,6 +7,8 @@ import pytest
 from chain_parts import chat
 from function_chat_model import FunctionChatModel
 from langchain_agents import calls
+from langchain_core.caches import InMemoryCache
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.language_models.fake import FakeListLLM
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -52,7 +54,9 @@ def test_the_text_of_a_message(content, text):
 
 def test_completion_models_and_chains_that_end_in_text():
     chain = chat(lambda message: "plain") | StrOutputParser()
-    for model in (FakeListLLM(responses=["plain"]), chain):
+    # A reply from the cache reports a cost and no tokens.
+    cached_model = FakeListChatModel(responses=["plain"], cache=InMemoryCache())
+    for model in (FakeListLLM(responses=["plain"]), chain, cached_model):
         assert both(ChatModelLLM(model)) == Reply("plain", None)
 
 
