@@ -39,6 +39,9 @@ NON_CLAIM_FIELDS = (
 )
 """Fields of a structured answer that are left out when all of it is judged."""
 
+# What LangGraph adds to the state of a graph that waits for its user.
+INTERRUPT_KEY = "__interrupt__"
+
 # The keys of the output of with_structured_output(include_raw=True).
 _INCLUDE_RAW_KEYS = {"raw", "parsed", "parsing_error"}
 
@@ -48,7 +51,8 @@ class ClaimedOutput:
     """What is judged of one output: ``text``, or ``fields`` by name.
 
     ``citations`` are those of a message's provider. A message with ``tool_calls`` is a
-    step on the way to an answer: nothing of it is judged.
+    step on the way to an answer, and so is a graph's interrupt, which waits for one:
+    nothing of it is judged.
     """
 
     text: str = ""
@@ -72,6 +76,8 @@ def extract_output_claims(output: Any, selector: ValueSelector) -> ClaimedOutput
     Raises:
         InputError: If the output has no such key or answer.
     """
+    if isinstance(output, Mapping) and INTERRUPT_KEY in output:
+        return ClaimedOutput(tool_calls=output[INTERRUPT_KEY])
     if callable(selector):
         value = selector(output)
         if isinstance(value, dict):

@@ -12,11 +12,10 @@ from langchain_core.runnables import RunnableConfig, RunnableGenerator
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.config import merge_configs
 from langchain_core.utils.pydantic import TypeBaseModel
-from pydantic import PrivateAttr
 from typing_extensions import override
 
 from denoise_core import DenoiseError, InputError
-from denoise_core.augmenter import Answer, Augmenter
+from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest
 from denoise_core.augmenter.streaming import (
     Finished,
@@ -147,14 +146,9 @@ class VerifiedRunnable(RecordedRunnable[Any, Any]):
     answer: ValueSelector = None
     evidence: ValueSelector = None
 
-    _loop: Augmenter = PrivateAttr()
-
     @override
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
-        self._loop = self.verifier.loop_for(
-            find_model(self.chain, answer_keys(self.answer))
-        )
         unsupported = self.verifier.limits.unsupported
         if callable(self.answer) and unsupported != "send":
             raise InputError(
@@ -224,7 +218,9 @@ class ChainDrafter(RecordedCall):
         self, settings: VerifiedRunnable, chain_input: Any, options: Record
     ) -> None:
         self.settings = settings
-        self.loop = settings._loop
+        # Not stored with the settings: a copy may have another verifier or chain.
+        model = find_model(settings.chain, answer_keys(settings.answer))
+        self.loop = settings.verifier.loop_for(model)
         self.answer_key = settings.answer if isinstance(settings.answer, str) else None
         self.chain_input = chain_input
         self.options = options
@@ -361,7 +357,7 @@ class ChainDrafter(RecordedCall):
         retrieved = tuple(handler.retrieved)
         claims = extract_output_claims(output, settings.answer)
         chain_values.attach_record(output, {})  # raises where there is no room for it
-        if settings.verifier.limits.unsupported != "send":
+        if settings.verifier.limits.unsupported != "send" and not claims.tool_calls:
             # Where no other answer can be put is an error whatever the verdict will be.
             chain_values.replace_answer(output, claims.text, self.answer_key)
         has_passages = any(evidence.passages for evidence in retrieved)

@@ -24,6 +24,8 @@ SOURCE_DOCUMENTS = [
     Document(page_content="Bananas are yellow.", id="fruit"),
 ]
 
+QUESTION_INPUT = {"question": "q"}
+
 
 def right_when_told(messages):
     """Wrong until the feedback is somewhere in what the model reads."""
@@ -71,7 +73,7 @@ def test_the_best_draft_is_sent_not_the_last():
     drafts = iter(scores)
     verifier = Verifier(judge=Scores(**scores), limits=LoopLimits(patience=3))
     run_output = verified(rag_chain(lambda message: next(drafts))[0], verifier).invoke(
-        {"question": "q"}
+        QUESTION_INPUT
     )
     assert run_output["answer"] == "second"
     record = run_output["denoise"]
@@ -86,7 +88,11 @@ SAYS_YES = Verifier(judge=lambda *_: True)
 
 def test_what_does_not_hold_need_not_be_sent():
     chain, _ = rag_chain(lambda message: LYON)
-    run_output = verified(chain, Verifier(limits=ABSTAIN)).invoke({"question": "q"})
+    # A copy was judged by the verifier of the first.
+    checked = verified(chain, SAYS_YES).model_copy(
+        update={"verifier": Verifier(limits=ABSTAIN)}
+    )
+    run_output = checked.invoke(QUESTION_INPUT)
     assert LYON not in run_output["answer"]
     assert run_output["denoise"]["attempts"][0]["text"] == LYON
     assert run_output["context"] == SOURCE_DOCUMENTS
@@ -103,12 +109,19 @@ def test_a_reply_with_tool_calls_is_not_judged_and_stays_as_it_is():
         assert end.answer.stop_reason == "unjudged"
 
 
+def test_a_graph_that_waits_for_its_user_is_not_judged():
+    """The answer of an earlier turn was judged, and another one took its place."""
+    state = {"answer": LYON, "__interrupt__": ["Sure?"]}
+    checked = verified(lambda question: state, Verifier(limits=ABSTAIN))
+    assert checked.invoke("Which?")["answer"] == LYON
+
+
 @pytest.mark.parametrize(
     ("budget", "error"), [(None, ConnectionError), (Budget(calls=0), DenoiseError)]
 )
 def test_a_chain_without_any_draft_raises(budget, error):
     with pytest.raises(error):
-        verified(rag_chain(fail)[0], Verifier(budget=budget)).invoke({"question": "q"})
+        verified(rag_chain(fail)[0], Verifier(budget=budget)).invoke(QUESTION_INPUT)
 
 
 def test_a_chain_that_fails_later_keeps_what_it_had():
@@ -119,7 +132,7 @@ def test_a_chain_that_fails_later_keeps_what_it_had():
             return message_text
         raise ConnectionError("down")
 
-    run_output = verified(rag_chain(reply)[0]).invoke({"question": "q"})
+    run_output = verified(rag_chain(reply)[0]).invoke(QUESTION_INPUT)
     assert run_output["answer"] == LYON
     record = run_output["denoise"]
     assert record["stopped_because"] == "llm_error"
@@ -149,26 +162,26 @@ def test_places_by_function_and_by_key(caplog):
     [
         ({}, {"text": "q"}, "no question under any of"),
         ({}, 3, "no question in a int"),
-        ({"question": "ask"}, {"question": "q"}, r"keys: \['question'\]"),
-        ({"answer": "text"}, {"question": "q"}, "answer='text': there is no such key"),
+        ({"question": "ask"}, QUESTION_INPUT, r"keys: \['question'\]"),
+        ({"answer": "text"}, QUESTION_INPUT, "answer='text': there is no such key"),
         (
             {"evidence": "docs"},
-            {"question": "q"},
+            QUESTION_INPUT,
             "evidence='docs': there is no such key",
         ),
         (
             {"evidence": lambda given, brought: 3},
-            {"question": "q"},
+            QUESTION_INPUT,
             "evidence: expected documents, got a int",
         ),
         (
             {"evidence": lambda given, brought: {"user": "Bob"}},
-            {"question": "q"},
+            QUESTION_INPUT,
             "expected a langchain_core Document, got dict",
         ),
         (
             {"question": lambda given: None},
-            {"question": "q"},
+            QUESTION_INPUT,
             "expected a str or a message, got NoneType",
         ),
     ],
