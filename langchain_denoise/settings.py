@@ -179,8 +179,8 @@ class Denoise(BaseModel):
         """Reject names of no setting, saying the closest one."""
         if not isinstance(values, Mapping):
             return values
-        aliases = {field.alias or "" for field in cls.model_fields.values()}
-        check_names(cls.__name__, values, aliases.union(cls.model_fields) - {""})
+        aliases = {field.alias or name for name, field in cls.model_fields.items()}
+        check_names(cls.__name__, values, aliases.union(cls.model_fields))
         return values
 
     @model_validator(mode="after")

@@ -106,7 +106,6 @@ def restore_documents(
     """
     original_passages = {passage.id: passage for passage in passages}
     original_documents = dict(zip(original_passages, documents, strict=True))
-    original_scores = {passage.id: passage.score for passage in passages}
     restored = []
     for kept_passage in result.passages:
         record = passage_record(kept_passage, original_passages, result)
@@ -121,7 +120,7 @@ def restore_documents(
         metadata |= flatten_record(record, scores=scores)
         score = kept_passage.score if scores else None
         # One that did not change stays in the form that the user gave it.
-        if score is not None and score != original_scores.get(kept_passage.id):
+        if score is not None and score != record["score_before"]:
             metadata[SCORE_KEY] = float(score)
         # A copy keeps the type and extra fields of a user's own document class.
         update = {"page_content": kept_passage.text, "metadata": metadata}

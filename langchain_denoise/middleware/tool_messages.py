@@ -57,8 +57,7 @@ class MessageCut:
 
     def is_too_long(self, content: Any) -> bool:
         """Whether the content has more characters than any message may have."""
-        has_cap = self.hard_cap < sys.maxsize
-        return has_cap and count_characters(content) > self.hard_cap
+        return count_characters(content) > self.hard_cap
 
     def cap_message(self, message: ToolMessage) -> DenoisedMessage:
         """The message with the head and the tail of its content, if that is too long."""

@@ -132,6 +132,9 @@ class DenoiseToolResults(ViewMiddleware):
             settings: Those of `DenoiseCompressor`.
         """
         super().__init__()
+        own_settings: Any = DenoiseToolResults.__init__.__kwdefaults__
+        known_settings = own_settings.keys() | DenoiseCompressor.model_fields
+        check_names("DenoiseToolResults", settings, known_settings)
         self.tool_names = None if tools is None else read_names("tools", tools)
         self.is_shadow = settings.pop("shadow", False)
         if self.is_shadow:

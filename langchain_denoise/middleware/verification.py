@@ -241,7 +241,7 @@ class ModelDrafter:
         # Tools, and a prompt that is evidence, number what they hold themselves.
         is_whole = settings.evidence == "conversation"
         tool_messages = messages if is_whole else turn.replies
-        has_tool_results = any(isinstance(m, ToolMessage) for m in tool_messages)
+        has_tool_results = last_position(tool_messages, ToolMessage) is not None
         is_numbered = bool(evidence) and not has_tool_results
         self.evidence_is_numbered = callable(settings.evidence) or is_numbered
         if settings.evidence == "prompt" and prompts.system_text:

@@ -258,6 +258,7 @@ def test_ids_and_json_that_a_tool_shows_for_its_documents_stay(has_texts, caplog
         {"hard_cap": "5"},
         {"hard_cap": 0},
         {"must_keep": "("},
+        {"tool": ["search"]},
     ],
 )
 def test_a_wrong_setting_of_the_cut_is_refused(setting):
