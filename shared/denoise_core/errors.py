@@ -4,8 +4,8 @@ Catch `DenoiseError` for all of ours. There are two kinds, and `is_user_error` t
 them apart. *User errors* stay wrong however often they are tried: settings, a missing
 extra, a wrong type, a foreign probe, a refused key, programming errors. They always
 raise, through every fallback. *Failures* concern one moment or one item: time-outs,
-rate limits, a server's 5xx, an unreadable reply, a spent budget. They follow the
-caller's policy (``on_error``).
+rate limits, a server's 5xx, an unreadable reply, a spent budget, a question that is
+longer than a scorer's window. They follow the caller's policy (``on_error``).
 
 Errors of an HTTP client or a model are never wrapped: they reach the caller with their
 own type, and the trace so far is attached to them: see `denoise_core.trace_of`.
@@ -24,6 +24,13 @@ class DenoiseError(Exception):
 
 class InputError(DenoiseError, ValueError):
     """Input or settings that cannot be used; the message says what was expected."""
+
+
+class PromptTooLong(InputError):
+    """A prompt for a local scorer does not fit the model's window, or the memory.
+
+    A failure and no user error: the next question may fit.
+    """
 
 
 class MissingExtra(DenoiseError, ImportError):
@@ -119,7 +126,7 @@ def is_user_error(error: BaseException) -> bool:
             inner_errors = current.exceptions
         if any(is_user_error(inner) for inner in inner_errors):
             return True
-        if isinstance(current, ContractViolation):
+        if isinstance(current, ContractViolation | PromptTooLong):
             return False
         is_ours = isinstance(current, DenoiseError)
         # Of a cause only our own classes count: a TypeError there may be handled.

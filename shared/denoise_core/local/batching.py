@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.errors import InputError
+from denoise_core.errors import PromptTooLong
 
 if TYPE_CHECKING:
     from denoise_core.local.layout import BoundLayout, TokenPrompt
@@ -60,7 +60,7 @@ def split_windows(ids: Sequence[int], max_tokens_each: int) -> list[list[int]]:
     [[1, 2, 3], [4, 5]]
     """
     if max_tokens_each < 1:
-        raise InputError(
+        raise PromptTooLong(
             f"the instruction and the question fill the model's window: {1 - max_tokens_each} tokens too many; "
             "shorten the question, or take a model with a longer window"
         )
@@ -92,7 +92,7 @@ def build_prompts(
         The prompts, and of each the position of its pair.
 
     Raises:
-        InputError: A question leaves no room for the text.
+        PromptTooLong: A question leaves no room for the text.
     """
     texts = []
     questions = []

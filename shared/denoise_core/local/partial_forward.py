@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from denoise_core.cancellation import stop_if_abandoned
-from denoise_core.errors import InputError
+from denoise_core.errors import InputError, PromptTooLong
 from denoise_core.local.batching import batch_by_length, position_limit
 from denoise_core.local.blocks import Norm, find_blocks, find_final_norm, remove_gain
 from denoise_core.local.layout import TokenPrompt, part_span, pooling_parts
@@ -442,7 +442,7 @@ def pooling_function(pooling: str, prompts: Sequence[TokenPrompt]) -> PoolingFun
 
 def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether the batch was too large for the device or the machine; torch reports it in several ways."""
-    if isinstance(error, InputError):  # of `run_halving`
+    if isinstance(error, PromptTooLong):  # of `run_halving`
         error = error.__cause__
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
@@ -454,7 +454,7 @@ def run_halving(
 ) -> list[tuple[list[int], T]]:
     """``run(batch)``; a batch that does not fit into memory is halved and tried again, down to one row.
 
-    Raises `InputError` when a single row does not fit.
+    Raises `PromptTooLong` when a single row does not fit.
     """
     try:
         return [(batch_rows, run_rows(batch_rows))]
@@ -462,7 +462,7 @@ def run_halving(
         if not is_out_of_memory(error):
             raise
         if len(batch_rows) == 1:
-            raise InputError(
+            raise PromptTooLong(
                 "a single prompt does not fit into memory; cut the passages into smaller chunks, load the model "
                 "in bfloat16, or use another device"
             ) from error

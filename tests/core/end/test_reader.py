@@ -16,6 +16,7 @@ from denoise_core.end import (
     ProbeScorer,
     ReadingSettings,
 )
+from denoise_core.errors import PromptTooLong
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.local.layout import TokenPrompt
 from denoise_core.local.loading import LoadOptions, load_model
@@ -69,7 +70,7 @@ def test_a_text_longer_than_the_window_is_cut_and_scored_by_its_best_part(
     parts = [long_text[start : start + 400] for start in (0, 400, 800)]
     assert scores[1] == pytest.approx(scorer.score("who?", parts).max(), abs=1e-5)
     with pytest.raises(
-        InputError, match="fill the model's window: 101 tokens too many"
+        PromptTooLong, match="fill the model's window: 101 tokens too many"
     ):
         scorer.score("w" * 600, ["x"])
 

@@ -13,6 +13,7 @@ from denoise_core import (
 from denoise_core.errors import (
     MAX_ERROR_CHARS,
     ContractViolation,
+    PromptTooLong,
     format_error,
     is_user_error,
 )
@@ -71,6 +72,7 @@ FAILURES = (
     UnparsableReply,
     EmptyResult,
     ContractViolation,
+    PromptTooLong,
     KeyError,
     ValueError,
     RuntimeError,
