@@ -34,7 +34,7 @@ from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.fit.heads import HeadFit, fit_heads
 from denoise_core.end.fit.probe import ProbeFit, assign_folds, check_apart, fit_probe
 from denoise_core.end.fit.stack import fit_stack
-from denoise_core.end.fit.states import Progress
+from denoise_core.end.fit.states import Progress, text_pairs_of
 from denoise_core.end.heads import HeadReader
 from denoise_core.end.probe import (
     Probe,
@@ -220,8 +220,7 @@ def fit_denoiser(
     label_lists = [q.labels for q in usable]
     labels = np.concatenate(label_lists)
     passage_counts = [len(q.passages) for q in usable]
-    question_numbers = np.arange(len(usable))
-    groups = np.repeat(question_numbers, passage_counts)
+    groups = np.repeat(np.arange(len(usable)), passage_counts)
     fitted_stack = fit_stack(names, columns, labels, groups.tolist())
     unseen_scores = np.empty(len(labels), dtype=np.float32)
     fold_numbers = assign_folds(groups, labels, FOLDS)
@@ -252,11 +251,7 @@ def fit_denoiser(
         "cosine": columns[:, names.index("cosine")],
         "BM25": columns[:, names.index("bm25")],
     }
-    passage_sizes = []
-    for question in usable:
-        for passage in question.passages:
-            passage_length = len(passage.text_with_header)
-            passage_sizes.append(float(passage_length))
+    passage_sizes = [float(len(text)) for _, text in text_pairs_of(usable)]
     evaluation = evaluate_fit(scores, labels, np.array(passage_sizes), groups)
     return FittedDenoiser(
         fitted_stack,
@@ -360,18 +355,23 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _usable_questions(questions: Sequence[Question]) -> list[Question]:
-    """Those with relevant and other passages.
+    """Those with relevant and other passages, each once.
+
+    A copy in another fold would have been seen by the fit that it judges.
 
     Raises:
         InputError: They are fewer than `MIN_QUESTIONS`.
     """
-    usable = [q for q in questions if 0 < len(q.gold) < len(q.passages)]
+    usable: dict[Any, Question] = {}
+    for question in questions:
+        if 0 < len(question.gold) < len(question.passages):
+            usable.setdefault(tuple(text_pairs_of([question])), question)
     if len(usable) < MIN_QUESTIONS:
         raise InputError(
-            f"{len(usable)} questions have both relevant and other passages: "
+            f"{len(usable)} different questions have both relevant and other passages: "
             f"expected {MIN_QUESTIONS} or more, better 200"
         )
-    return usable
+    return list(usable.values())
 
 
 def _drop_weak_floor(score_scale: ScoreCalibration) -> ScoreCalibration:
@@ -398,23 +398,15 @@ def _fit_model(
         if signal == "heads":
             raise InputError("signal='heads' reads a model: name one, --model smollm2")
         return None, None
+    reader_class = HeadReader if signal == "heads" else HiddenReader
+    reader = model if isinstance(model, reader_class) else reader_class(model)
     if signal == "heads":
-        head_reader = model
-        if not isinstance(model, HeadReader):
-            head_reader = HeadReader(model)
-        head_fit = fit_heads(head_reader, questions, layers=layers, progress=progress)
-        return head_reader, head_fit
-    reader = model
-    if not isinstance(model, HiddenReader):
-        reader = HiddenReader(model)
-    fraction = None
-    if isinstance(keep, float):
-        fraction = keep
+        return reader, fit_heads(reader, questions, layers=layers, progress=progress)
     probe_fit = fit_probe(
         reader,
         questions,
         layers=layers,
-        fraction=fraction,
+        fraction=keep if isinstance(keep, float) else None,
         progress=progress,
     )
     return reader, probe_fit
@@ -503,7 +495,7 @@ class FitEvaluation:
             return ()
         interval = f"95 % {low:+.3f} to {high:+.3f}"
         return (
-            f"the default, which needs no fit, does as well ({gain:+.3f} of the text, {interval})",
+            f"the default, which needs no fit, does at least as well ({gain:+.3f} of the text, {interval})",
         )
 
     def __str__(self) -> str:

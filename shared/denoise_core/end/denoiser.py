@@ -82,7 +82,7 @@ class ScoringRecord:
 
 @runtime_checkable
 class Prefetchable(Protocol):
-    """A scorer that caches what it reads of texts, as the default and a probe's do."""
+    """A scorer that reads texts before any question and caches that, as the default does."""
 
     def precompute(self, texts: Sequence[str]) -> int:
         """Read texts before any question; returns how many were not cached yet."""
@@ -211,12 +211,12 @@ class ENDDenoiser:
             How many chunks had to be read.
 
         Raises:
-            InputError: The scorer caches nothing of what it reads.
+            InputError: The scorer reads no passage without a question.
         """
         if not isinstance(self.scorer, Prefetchable):
             raise InputError(
-                f"{type(self.scorer).__name__} keeps nothing of passages: there is "
-                "nothing to warm up"
+                f"{type(self.scorer).__name__} reads no passage before a question: there "
+                "is nothing to warm up"
             )
         texts = self._cut(tuple(passages)).scorer_texts
         read_count = 0

@@ -178,6 +178,7 @@ def test_fitting_finds_the_heads_and_the_probe_serves_a_denoiser(make_reader, tm
     assert {block for block, _ in heads} <= {0, 1}
     assert fit.auc > 0.9
     probe = Probe.load(fit.probe.save(tmp_path / "p"))
+    assert fit.auc in probe.card["fit"].values()
     assert probe.card["heads, by weight"] == format_heads(heads)
     denoiser = ENDDenoiser(ProbeScorer(reader, probe), keep=1)
     assert count_found(denoiser, shouting(20, seed=9)) > 0.8 * 20

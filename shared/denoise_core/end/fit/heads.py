@@ -107,16 +107,17 @@ def fit_heads(
     columns, regression = _choose_heads(attention, states.labels, groups, max_heads)
     chosen_heads = [heads[column] for column in columns]
     head_reader = reader.with_heads(chosen_heads)
-    auc = question_auc(held_out, states.labels, states.question_index)
+    auc = question_auc(held_out, states.labels, groups)
     probe_card = {
         "heads, by weight": format_heads(chosen_heads),
         "heads tried": len(heads),
-        "chance that a relevant chunk outranks another, by heads chosen without it": auc,
         **(card or {}),
     }
     layer = 1 + max(block for block, _ in chosen_heads)
+    # The regression's own quality is of heads that were chosen on every question.
+    quality = {regression.penalty: auc}
     probe = build_probe(
-        replace(regression, held_out=held_out),
+        replace(regression, held_out=held_out, quality=quality),
         head_reader.reading(layer),
         states.labels,
         groups,
