@@ -13,7 +13,7 @@ from denoise_lab.protocols.model_study import read_study_sets
 
 TABLES = {
     "layers": {"layer", "pooling", "AUC", "operations", "chosen"},
-    "prompts": {"prompt", "AUC", "gold in 30 %"},
+    "prompts": {"prompt", "fitted on", "AUC", "gold in 30 %"},
     "controls": {"weights", "AUC"},
     "tasks": {"task", "fitted on", "AUC"},
     "scorers": {"scorer", "AUC", "CPU seconds"},
@@ -53,10 +53,11 @@ def test_every_table_is_measured_and_written(tmp_path):
     layers = record["tables"]["layers"]
     assert {row["layer"] for row in layers} == {1, 3}
     assert [row["chosen"] for row in layers].count("chosen") == 1
-    assert {row["prompt"] for row in record["tables"]["prompts"]} >= {
-        "scq",
-        "qsc",
-        "sc",
+    prompts = record["tables"]["prompts"]
+    assert {(row["prompt"], row["fitted on"]) for row in prompts} >= {
+        ("scq", "scq"),
+        ("qsc", "scq"),
+        ("qsc", "qsc"),
     }
     assert record["questions measured"] == record["questions fitted on"] == 4
     assert "## Layers and poolings" in (out / "tables.md").read_text()

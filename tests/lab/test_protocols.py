@@ -67,7 +67,7 @@ def test_end_has_a_probe_on_a_local_model(tmp_path):
     ("protocol", "table_name", "system", "column", "figure"),
     [
         ("s2a", "opinions", "instructed", "correct_suggested", 92.0),
-        ("end", "noisy-standard", "all in", "level 4", 8),
+        ("end", "noisy-standard", "LLM-Discrim", "level 3", 98),
         ("augmenter", "dialogue", "gold, feedback", "all", 60.76),
     ],
 )

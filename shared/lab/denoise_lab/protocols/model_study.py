@@ -44,6 +44,7 @@ from denoise_core.evaluate.metrics import (
     exact_match,
 )
 from denoise_core.local.generation import LocalLLM, tokenize_messages
+from denoise_core.local.layout import SCQ
 from denoise_core.local.loading import load_tokenizer, shared_model
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
@@ -189,13 +190,17 @@ class ModelStudy:
         return rows
 
     def measure_prompts(self) -> list[Cells]:
-        """One probe for each prompt, at the chosen layer (paper, Table 4 and Figure 4)."""
+        """[S|C|Q]'s probe on each prompt (paper, Table 4), and one fitted on it (Figure 4)."""
         rows = []
+        fits = {}
         for layout_name, layout in LAYOUTS.items():
             settings = ReadingSettings(layout=layout, pooling="last")
             reader = self._make_reader(self.model, settings)
-            figures = self._fit_and_measure(reader, layout_name)
-            rows.append({"prompt": layout_name, **figures})
+            fits[layout_name], states = self._fit_and_capture(reader, layout_name)
+            for source in dict.fromkeys((SCQ.name, layout_name)):
+                figures = _fit_figures(fits[source], states)
+                prompt_row = {"prompt": layout_name, "fitted on": source}
+                rows.append(prompt_row | figures)
         return rows
 
     def measure_controls(self) -> list[Cells]:
@@ -208,7 +213,8 @@ class ModelStudy:
             ("random weights", random_model),
         ):
             reader = self._make_reader(model, settings)
-            figures = self._fit_and_measure(reader, model_name)
+            layer_fit, states = self._fit_and_capture(reader, model_name)
+            figures = _fit_figures(layer_fit, states)
             rows.append({"weights": model_name, **figures})
         return rows
 
@@ -346,7 +352,10 @@ class ModelStudy:
     def _make_reader(self, model: Any, settings: ReadingSettings) -> HiddenReader:
         return HiddenReader(model, tokenizer=self.tokenizer, settings=settings)
 
-    def _fit_and_measure(self, reader: HiddenReader, reader_name: str) -> Cells:
+    def _fit_and_capture(
+        self, reader: HiddenReader, reader_name: str
+    ) -> tuple[LayerFit, HiddenStates]:
+        """A probe at the chosen layer, and the states to measure it on."""
         fitting_questions, measured_questions = self.sets[self.main_set]
         fitting_states = self._capture_states(
             reader, fitting_questions, [self._layer], f"{reader_name}, fitting"
@@ -355,7 +364,7 @@ class ModelStudy:
             reader, measured_questions, [self._layer], f"{reader_name}, measuring"
         )
         (layer_fit,) = fit_layers(fitting_states)
-        return _fit_figures(layer_fit, states)
+        return layer_fit, states
 
     def _capture_states(
         self,
