@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from denoise_core._optional import require
 from denoise_core.cli import options
 from denoise_core.cli.evaluate import (
     label_with_model,
@@ -99,7 +102,8 @@ def fit(
     or denoise_core.load_denoiser(FOLDER).
 
     With --label-with a model selects the passages that are needed. Calls are stored next to DATA and never made
-    twice, and labels too (.labels.jsonl): correct them there and run it again.
+    twice, and labels too (.labels.jsonl): correct them there and run it again. With --model, the same command
+    continues a fit that was stopped.
     """
     console = Console(stderr=True)
     check_output_folder(out, overwrite=overwrite)
@@ -127,6 +131,7 @@ def fit(
     calibration: Sequence[Question] = ()
     if calibrate is not None:
         calibration = _read_labelled(console, calibrate)
+    states_folder = None if model is None else _states_folder(data)
     with progress_bar(console, "reading") as on_progress:
         denoiser = fit_denoiser(
             questions,
@@ -135,11 +140,21 @@ def fit(
             signal=signal,
             calibration=calibration,
             risk=risk,
+            states_folder=states_folder,
             progress=on_progress,
         )
     denoiser.save(out, overwrite=overwrite)
+    if states_folder is not None:
+        shutil.rmtree(states_folder, ignore_errors=True)
     _print_report(Console(), denoiser, out)
     print_warnings(console, denoiser.evaluation.warnings)
+
+
+def _states_folder(data: Path) -> Path:
+    """The folder of the cache that keeps what was read for these data until the fit ends."""
+    digest = hashlib.sha256(str(data.resolve()).encode()).hexdigest()
+    hub = require("huggingface_hub", extra="end")
+    return Path(hub.cached_assets_path("rag-denoise", "states", digest))
 
 
 app.command(

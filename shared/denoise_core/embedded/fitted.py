@@ -171,6 +171,7 @@ def fit_denoiser(
     signal: str = "states",
     calibration: Sequence[Question] = (),
     risk: float | None = None,
+    states_folder: str | Path | None = None,
     progress: Progress | None = None,
 ) -> FittedDenoiser:
     """Fit on labelled questions, and evaluate the fit on folds of them that it did not see.
@@ -193,6 +194,8 @@ def fit_denoiser(
             calibrated on the scores of ``questions`` by folds that had not seen them.
         risk: The share of relevant passages that ``keep="auto"`` may lose, stored in the
             folder.
+        states_folder: Keeps what was read of ``model``, so that a fit that was stopped
+            continues (`capture_states`).
         progress: Called with how many questions were read, and with their number.
 
     Raises:
@@ -205,7 +208,8 @@ def fit_denoiser(
         check_apart(usable, calibration)
         calibrated_on = [q for q in calibration if q.gold]
     risks = promised_risks(len(calibrated_on), risk)
-    reader, fit = _fit_model(model, usable, signal, layers, keep, progress)
+    settings = {"layers": layers, "folder": states_folder, "progress": progress}
+    reader, fit = _fit_model(model, usable, signal, keep, settings)
     if fit is not None:
         progress = None  # the passages are read a second time below
     names: list[str] = ["cosine", "bm25"]
@@ -385,9 +389,8 @@ def _fit_model(
     model: Any,
     questions: Sequence[Question],
     signal: str,
-    layers: Sequence[int] | None,
     keep: float | int | str,
-    progress: Progress | None,
+    settings: dict[str, Any],
 ) -> tuple[Any, ProbeFit | HeadFit | None]:
     """The reader of the user's model and the probe on it; None and None without a model."""
     if signal not in SIGNALS:
@@ -401,15 +404,9 @@ def _fit_model(
     reader_class = HeadReader if signal == "heads" else HiddenReader
     reader = model if isinstance(model, reader_class) else reader_class(model)
     if signal == "heads":
-        return reader, fit_heads(reader, questions, layers=layers, progress=progress)
-    probe_fit = fit_probe(
-        reader,
-        questions,
-        layers=layers,
-        fraction=keep if isinstance(keep, float) else None,
-        progress=progress,
-    )
-    return reader, probe_fit
+        return reader, fit_heads(reader, questions, **settings)
+    fraction = keep if isinstance(keep, float) else None
+    return reader, fit_probe(reader, questions, fraction=fraction, **settings)
 
 
 def _score_questions(scorer: Scorer, questions: Sequence[Question]) -> list[Floats]:

@@ -23,7 +23,7 @@ from denoise_core.errors import InputError
 from denoise_core.local.layout import pooling_parts
 from denoise_core.question import Question
 
-BATCH_QUESTIONS = 16  # questions read at once: what a killed run can lose
+BATCH_QUESTIONS = 4  # questions read at once: what a killed run can lose
 
 Progress = Callable[[int, int], None]
 StatesByLayer: TypeAlias = dict[int, NDArray[Any]]
