@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Generic, ParamSpec, TypeGuard, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import WeakSet
 
 from cachetools import LRUCache
@@ -80,10 +80,6 @@ class WeightedLRUCache(Generic[K, V]):
             self._entries[key] = value
 
 
-def _is_text(value: object) -> TypeGuard[str]:
-    return isinstance(value, str)
-
-
 def cache_fills() -> dict[str, tuple[int, int]]:
     """Return the bytes held and the most bytes of each named cache of this process.
 
@@ -124,8 +120,9 @@ def cache_by_bytes(
             key = (args, tuple(kwargs.items()))
             entry = cache.get(key)
             if entry is None:
-                texts = filter(_is_text, (*args, *kwargs.values()))
-                characters = sum(map(len, texts))
+                arguments = (*args, *kwargs.values())
+                lengths = [len(text) for text in arguments if isinstance(text, str)]
+                characters = sum(lengths)
                 weight = VALUE_BYTES + characters * bytes_per_character
                 entry = (function(*args, **kwargs), weight)
                 cache.put(key, entry)

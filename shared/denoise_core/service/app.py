@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +43,8 @@ _DESCRIPTION = (
 
 
 _ENCODER = json.JSONEncoder(allow_nan=False)
+MAX_REPLY_RATIO = 4  # bytes of a reply for each byte of its request
+MIN_REPLY_BYTES = 1 << 20  # that any reply may have besides
 RETRY_SECONDS = 2  # after which a request to a server that hung is worth a trial
 
 
@@ -55,17 +56,7 @@ def make_app(service: Service) -> FastAPI:
     handlers = _Handlers(service)
     keys = ApiKeys(service.keys)
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        handlers.queue.close()
-
-    app = FastAPI(
-        title="rag-denoise",
-        version=__version__,
-        description=_DESCRIPTION,
-        lifespan=lifespan,
-    )
+    app = FastAPI(title="rag-denoise", version=__version__, description=_DESCRIPTION)
     app.router.route_class = make_route_class(service.limits, handlers.queue)
     app.add_middleware(
         TrustedHostMiddleware,
@@ -178,14 +169,16 @@ class _Handlers:
         ``replicas`` says of each whether it is alive, down or hung.
         """
         engine = getattr(self.service.scorer, "engine", None)
-        replicas = engine.replicas if isinstance(engine, Engine) else None
-        can_work = self.queue.ready
-        if replicas is not None and not replicas.can_ask:
-            can_work = False
-        is_ready = can_work or request.url.path == "/livez"
+        is_ready = self.queue.ready
+        states: list[str] = []
+        if isinstance(engine, Engine):
+            states = engine.replicas.states
+            is_ready = is_ready and engine.replicas.can_ask
+        if request.url.path == "/livez":
+            is_ready = True
         report = {
             "status": "ok" if is_ready else "stalled",
-            "replicas": [] if replicas is None else replicas.states,
+            "replicas": states,
             "model": self.service.name,
             "version": __version__,
             "waiting": self.queue.waiting,
@@ -205,11 +198,24 @@ class _Handlers:
 
     async def _compute(self, request: Request, compute: Callable[[], Any]) -> Response:
         """Return the plain values of ``compute`` as JSON, in time."""
+        body = await request.body()
+        max_length = MAX_REPLY_RATIO * len(body) + MIN_REPLY_BYTES
 
         def compute_json() -> str:
             # In ASCII, so that any text of the metadata can be written; and in parts,
             # since one call would hold all other threads for its whole time.
-            return "".join(_ENCODER.iterencode(compute()))
+            parts = []
+            length = 0
+            for part in _ENCODER.iterencode(compute()):
+                parts.append(part)
+                length += len(part)
+                if length > max_length:  # each row repeats an id, or a quoted sentence
+                    raise HTTPException(
+                        413,
+                        f"the reply would be longer than {max_length:,} bytes: ask about "
+                        "less at once, or give shorter ids",
+                    )
+            return "".join(parts)
 
         try:
             content = await self._ask_until_disconnect(request, compute_json)

@@ -178,16 +178,13 @@ def parse_body(
     passage_texts, other_texts = parsed_body.texts()
     texts = [*passage_texts, *other_texts]
     characters = sum(map(len, texts))
-    if len(passage_texts) > limits.max_passages:
-        raise HTTPException(
-            413,
-            f"{len(passage_texts)} passages; at most {limits.max_passages} are taken at "
-            "once",
-        )
-    if characters > limits.max_characters:
-        raise HTTPException(
-            413,
-            f"{characters:,} characters; at most {limits.max_characters:,} are taken at "
-            "once",
-        )
+    counts = (
+        ("passages", len(passage_texts), limits.max_passages),
+        ("characters", characters, limits.max_characters),
+    )
+    for name, count, max_count in counts:
+        if count > max_count:
+            raise HTTPException(
+                413, f"{count:,} {name}; at most {max_count:,} are taken at once"
+            )
     return parsed_body, estimate_reading_cost(texts)

@@ -42,10 +42,8 @@ class ApiKeys:
 
     def __init__(self, file: Path | None) -> None:
         self._names: dict[str, str] = {}  # by the key's digest
-        if file is not None:
-            self._read_file(file)
-
-    def _read_file(self, file: Path) -> None:
+        if file is None:
+            return
         try:
             file_text = file.read_text("utf-8")
             file_data = tomllib.loads(file_text)

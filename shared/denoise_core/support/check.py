@@ -40,6 +40,7 @@ from denoise_core.support.labels import has_words
 from denoise_core.support.quotations import check_quotations
 from denoise_core.support.quoting import LLMJudge, locate_difference
 from denoise_core.text.facts import Difference, find_differences
+from denoise_core.text.facts.comparison import ParsedText
 from denoise_core.text.replies import parse_whole_json, strip_fence
 from denoise_core.text.words import split_words
 from denoise_core.types import Passage
@@ -330,13 +331,14 @@ def _compare_claim(
     quote = evidence.evidence.quote(label, "nearest")
     quotes: tuple[Quote, ...] = ()
     reasons = [_NOTHING_CLOSE]
-    source_text = evidence.text
     if quote is not None and term_share >= _MIN_SHOWN_SHARE:
         quotes = (quote,)
         reasons = []
-        source_text = evidence.evidence.source_text([label])
+        source: str | ParsedText = evidence.evidence.source_text([label])
+    else:
+        source = evidence.parsed_text
     differences = find_differences(
-        claim.full_text, source_text, known_text=question, language=evidence.language
+        claim.full_text, source, known_text=question, language=evidence.language
     )
     claim_differences = []
     for difference in differences:

@@ -7,8 +7,10 @@ takes time that grows with its length.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cached_property
 
 from denoise_core.support.labels import LabelledEvidence
+from denoise_core.text.facts.comparison import ParsedText, parse_text
 from denoise_core.text.facts.numbers import parse_cardinal
 from denoise_core.text.language import detect_language
 from denoise_core.text.lexemes import tokenize_text
@@ -38,6 +40,11 @@ class EvidenceIndex:
                 is_header = sentence.label.endswith(".0")
                 if is_header:
                     header_terms = terms
+
+    @cached_property
+    def parsed_text(self) -> ParsedText:
+        """All of the sentences, parsed once for all claims."""
+        return parse_text(self.text, self.language)
 
     def closest_sentence(
         self,
@@ -69,9 +76,7 @@ class EvidenceIndex:
             if common_terms and counts > most_terms:
                 most_terms = counts
                 best_label = label
-        term_count = max(1, len(terms))
-        shared_part = most_terms[0] / term_count
-        return shared_part, best_label
+        return most_terms[0] / max(1, len(terms)), best_label
 
 
 @cache_by_bytes("terms", 8 * 2**20, bytes_per_character=10)
@@ -82,12 +87,10 @@ def content_terms(text: str, language: str) -> frozenset[str]:
     terms = set(stems)
     for lexeme in lexemes:
         if lexeme.kind == "number":
-            plain_digits = lexeme.text.replace(",", "")
-            plain_digits = plain_digits.replace(".", "")
+            plain_digits = lexeme.text.replace(",", "").replace(".", "")
             terms.add(plain_digits)
         elif lexeme.kind == "word":
             number = parse_cardinal(lexeme.folded_text)
             if number is not None:
-                cardinal_digits = str(number)
-                terms.add(cardinal_digits)
+                terms.add(str(number))
     return frozenset(terms)

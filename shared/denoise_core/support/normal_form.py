@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from denoise_core.spans import Range, RangeTuple
+from denoise_core.spans import Range
 from denoise_core.text.delimit import WITHOUT_INVISIBLE
 from denoise_core.weighted_cache import cache_by_bytes
 
@@ -34,32 +35,35 @@ class NormalText:
 
     Attributes:
         text: The normal form.
-        origins: For each of its characters, the range of the original it comes from.
+        starts: For each of its characters, where what it comes from begins in the
+            original.
+        ends: Likewise, where that ends.
     """
 
     text: str
-    origins: RangeTuple
+    starts: array[int]
+    ends: array[int]
 
     def original_range(self, start: int, end: int) -> Range:
         """The characters of the original from which ``[start, end)`` comes."""
-        first_origin = self.origins[start]
-        last_origin = self.origins[end - 1]
-        return first_origin[0], last_origin[1]
+        return self.starts[start], self.ends[end - 1]
 
 
 def _build_text(clusters: Iterable[tuple[Range, str]]) -> NormalText:
     """Join what is shown of each range; white space becomes single blanks."""
     characters: list[str] = []
-    origins = []
-    for origin, shown_text in clusters:
+    starts = array("I")
+    ends = array("I")
+    for (start, end), shown_text in clusters:
         for character in shown_text:
             is_blank = character.isspace()
             if is_blank and characters[-1:] in ([], [" "]):
                 continue
             characters.append(" " if is_blank else character)
-            origins.append(origin)
+            starts.append(start)
+            ends.append(end)
     text = "".join(characters).rstrip()
-    return NormalText(text, tuple(origins))
+    return NormalText(text, starts, ends)
 
 
 def normalize_text(text: str) -> NormalText:
@@ -107,7 +111,8 @@ def _continues_cluster(character: str) -> bool:
     return unicodedata.combining(character) > 0
 
 
-@cache_by_bytes("folded texts", 16 * 2**20, bytes_per_character=80)
+# Every quotation is looked for in the same passages: all of a large request's fit.
+@cache_by_bytes("folded texts", 16 * 2**20, bytes_per_character=16)
 def fold_text(text: str) -> NormalText:
     """Fold a text to words between single blanks, for finding quotations.
 
@@ -121,7 +126,8 @@ def fold_text(text: str) -> NormalText:
     visible_text = _CITED_NUMBER.sub(_blank_match, normal.text)
     positions = range(len(visible_text))
     folded_characters = [_fold_character(visible_text, n) for n in positions]
-    folded_clusters = zip(normal.origins, folded_characters, strict=False)
+    origins = zip(normal.starts, normal.ends, strict=True)
+    folded_clusters = zip(origins, folded_characters, strict=False)
     return _build_text(folded_clusters)
 
 
@@ -168,9 +174,7 @@ def find_words(words: str, text: str) -> Range | None:
     position = folded.text.find(folded_words)
     while position >= 0:
         end = position + len(folded_words)
-        begins_at_edge = is_word_edge(folded.text, position)
-        ends_at_edge = is_word_edge(folded.text, end)
-        if begins_at_edge and ends_at_edge:
+        if is_word_edge(folded.text, position) and is_word_edge(folded.text, end):
             return folded.original_range(position, end)
         position = folded.text.find(folded_words, position + 1)
     return None
@@ -181,9 +185,7 @@ def is_word_edge(folded_text: str, position: int) -> bool:
     if not 0 < position < len(folded_text):
         return True
     sides = folded_text[position - 1 : position + 1]
-    if " " in sides:
-        return True
-    return any(map(is_unspaced, sides))
+    return " " in sides or any(map(is_unspaced, sides))
 
 
 def is_unspaced(character: str) -> bool:

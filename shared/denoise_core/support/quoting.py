@@ -404,7 +404,9 @@ def locate_difference(difference: Difference, text: str, start: int) -> Differen
         start: The first of them in the answer.
     """
     words = difference.claimed_text
-    first, last = find_words(words, text) or (0, len(text))
+    first, last = difference.start, difference.end
+    if text[first:last] != words:  # the claim was read with words of others
+        first, last = find_words(words, text) or (0, len(text))
     return Difference(
         difference.kind, words, difference.source_text, start + first, start + last
     )

@@ -26,22 +26,12 @@ from denoise_core.service.request_queue import (
 )
 
 
-@pytest.fixture
-async def make_queue():
-    """Makes queues, closed in the end; ``rate`` is the measured seconds of a unit of cost."""
-    queues = []
-
-    def make(rate=None, **limits):
-        settings = {"workers": 1, "timeout": 10} | limits
-        queue = RequestQueue(ServiceLimits(**settings))
-        if rate is not None:
-            set_rate(queue.rate, rate)
-        queues.append(queue)
-        return queue
-
-    yield make
-    for queue in queues:
-        queue.close()
+def make_queue(rate=None, **limits):
+    """A queue; ``rate`` is the measured seconds of a unit of cost."""
+    queue = RequestQueue(ServiceLimits(**{"workers": 1, "timeout": 10} | limits))
+    if rate is not None:
+        set_rate(queue.rate, rate)
+    return queue
 
 
 @pytest.fixture
@@ -85,7 +75,7 @@ async def until_idle(queue):
         await asyncio.sleep(0.001)
 
 
-async def test_a_call_is_answered_and_what_it_raises_is_raised(make_queue):
+async def test_a_call_is_answered_and_what_it_raises_is_raised():
     queue = make_queue(workers=2)
     assert await ask(queue, lambda: 3, 10) == 3
     for _ in range(5):
@@ -96,7 +86,7 @@ async def test_a_call_is_answered_and_what_it_raises_is_raised(make_queue):
     assert (queue.waiting, queue.working) == (0, 0)
 
 
-async def test_a_request_that_would_wait_too_long_is_refused_at_once(make_queue, go):
+async def test_a_request_that_would_wait_too_long_is_refused_at_once(go):
     queue = make_queue(rate=0.001)  # a second for a thousand tokens
     first = await begin(queue, partial(busy_until, go), 3500)
     second = await begin(queue, lambda: "second", 1000)
@@ -122,7 +112,7 @@ def fill(queue, tokens):
             return others
 
 
-async def test_a_request_that_was_admitted_is_not_pushed_out_by_later_ones(make_queue):
+async def test_a_request_that_was_admitted_is_not_pushed_out_by_later_ones():
     """Its text cost more than its length said, so it was refused, and later ones were not."""
     queue = make_queue(rate=0.001)  # 8,000 units of cost fit into the limit
     first = queue.reserve(1000)
@@ -142,7 +132,7 @@ async def test_a_request_that_was_admitted_is_not_pushed_out_by_later_ones(make_
     assert await ask(queue, lambda: "all of it", 7000) == "all of it"
 
 
-async def test_a_trial_stays_one_whatever_it_costs(make_queue):
+async def test_a_trial_stays_one_whatever_it_costs():
     queue = make_queue(rate=1.0, workers=2)
     trial = queue.reserve(1)
     with pytest.raises(ServiceBusy):
@@ -151,7 +141,7 @@ async def test_a_trial_stays_one_whatever_it_costs(make_queue):
     assert await queue.ask(lambda: "tried", trial) == "tried"
 
 
-async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back(make_queue):
+async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back():
     queue = make_queue(rate=1e6, timeout=3000)
     assert await ask(queue, lambda: "tried", 1) == "tried"
     for _ in range(100):
@@ -159,7 +149,7 @@ async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back(make
     assert queue.rate.current < 0.001
 
 
-async def test_an_estimate_against_everything_passes_by_itself(make_queue):
+async def test_an_estimate_against_everything_passes_by_itself():
     """One call was slow; no other may finish, so only time can correct what it taught."""
     queue = make_queue(rate=1.0)
     before = queue.rate.current
@@ -179,9 +169,7 @@ def test_a_busy_service_does_not_think_itself_faster_than_it_is():
     assert rate.current == halved, "while nothing is measured it halves"
 
 
-async def test_what_could_not_be_read_in_time_even_alone_is_refused_with_the_figure(
-    make_queue,
-):
+async def test_what_could_not_be_read_in_time_even_alone_is_refused_with_the_figure():
     queue = make_queue(timeout=30)
     assert await ask(queue, lambda: "unmeasured", 10**9) == "unmeasured"
     set_rate(queue.reading_rates[""], 0.001)  # 30,000 tokens in 30 s
@@ -197,7 +185,7 @@ async def test_what_could_not_be_read_in_time_even_alone_is_refused_with_the_fig
 
 @pytest.mark.parametrize(("cpu_seconds", "is_refused"), [(0.5, True), (0.2, False)])
 async def test_a_long_request_that_ran_out_of_time_keeps_its_like_out(
-    make_queue, cpu_seconds, is_refused
+    cpu_seconds, is_refused
 ):
     """It computed all the while; with less of a core, the machine was busy, and it may be asked again."""
     tokens = 10**6
@@ -219,7 +207,7 @@ def compute_now_and_then():
         time.sleep(0.01)
 
 
-async def test_a_busy_machine_is_no_reason_to_refuse_a_text_for_good(make_queue, go):
+async def test_a_busy_machine_is_no_reason_to_refuse_a_text_for_good(go):
     """Alone, the second request would be read in time: so 503 and when to ask again, not 413."""
     queue = make_queue(timeout=30)
     tokens = 10 * LONG_TOKENS
@@ -235,9 +223,7 @@ async def test_a_busy_machine_is_no_reason_to_refuse_a_text_for_good(make_queue,
     await asyncio.gather(first, return_exceptions=True)
 
 
-async def test_where_nothing_waits_one_request_is_tried_against_the_estimate(
-    make_queue, go
-):
+async def test_where_nothing_waits_one_request_is_tried_against_the_estimate(go):
     queue = make_queue(rate=1.0, workers=2, timeout=30)
     first = await begin(queue, partial(busy_until, go))
     queue._next_probe = 0.0
@@ -248,7 +234,7 @@ async def test_where_nothing_waits_one_request_is_tried_against_the_estimate(
     await first
 
 
-async def test_what_has_expired_is_not_begun(make_queue, go):
+async def test_what_has_expired_is_not_begun(go):
     begun = []
     queue = make_queue(rate=0.15 / 501, timeout=0.5)  # each takes .15 s
     first = await begin(queue, partial(busy_until, go))
@@ -265,9 +251,7 @@ needs_thread_clocks = pytest.mark.skipif(
 
 
 @needs_thread_clocks
-async def test_a_call_that_waits_gives_its_slot_away_and_one_that_computes_does_not(
-    make_queue, go
-):
+async def test_a_call_that_waits_gives_its_slot_away_and_one_that_computes_does_not(go):
     queue = make_queue(timeout=8)
     waiting = await begin(queue, go.wait)
     assert await ask(queue, lambda: "next", 1) == "next", "before the first one ended"
@@ -282,7 +266,7 @@ async def test_a_call_that_waits_gives_its_slot_away_and_one_that_computes_does_
 
 
 @needs_thread_clocks
-async def test_a_call_whose_thread_started_late_gives_its_slot_away_too(make_queue, go):
+async def test_a_call_whose_thread_started_late_gives_its_slot_away_too(go):
     """Nobody watched it any more, and it held its slot up to the limit."""
     queue = make_queue(timeout=8)
     queue._pool.limit = 0  # no thread starts for now
@@ -296,7 +280,7 @@ async def test_a_call_whose_thread_started_late_gives_its_slot_away_too(make_que
     assert await late
 
 
-async def test_work_that_nobody_waits_for_stops_at_the_next_batch(make_queue):
+async def test_work_that_nobody_waits_for_stops_at_the_next_batch():
     steps = []
 
     def work():
@@ -321,9 +305,7 @@ async def hang_until(queue, threads, go):
     set_rate(queue.rate, 1e-9)
 
 
-async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free(
-    make_queue, go
-):
+async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free(go):
     queue = make_queue(timeout=0.05, stall_timeout=0.01)
     await hang_until(queue, MAX_HUNG_THREADS, go)
     assert not queue.ready
@@ -383,7 +365,7 @@ def full_collections():
 
 
 async def test_objects_of_a_request_are_looked_through_when_nothing_is_under_way(
-    make_queue, full_collections
+    full_collections,
 ):
     """A full collection takes a quarter of a second for the pieces of a megabyte, and `/livez` waits for it."""
     left = []

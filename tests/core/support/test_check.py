@@ -1,15 +1,19 @@
 """The checker: what it passes and stops, one test for each kind of error that was met, and laws."""
 
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import replying
 
 from denoise_core import InputError, Passage
-from denoise_core.support import AnswerVerdict, check, parse_answer
+from denoise_core.support import AnswerVerdict, check, evidence, parse_answer
 from denoise_core.support.citation_marks import remove_citations
 from denoise_core.support.citing import find_citations
 from denoise_core.support.judging import ClaimVerdict, FlowJudge, Quote
+from denoise_core.support.quoting import locate_difference
+from denoise_core.text.facts import Difference
 from denoise_core.text.facts.names import same_name
 from denoise_core.types import Span
 
@@ -85,6 +89,17 @@ def test_without_a_judge_a_number_of_another_sentence_is_no_agreement(
     assert [drop.claimed_text for drop in claim.differences] == differing
     assert reason in claim.reason
     assert bool(claim.quotes) == ("close" not in reason)
+
+
+def test_all_of_the_evidence_is_parsed_once_for_all_claims():
+    with patch.object(evidence, "parse_text", wraps=evidence.parse_text) as noted:
+        check("", "Ann paid 5. Bo paid 6.", BOTH)
+    noted.assert_called_once()
+
+
+def test_a_difference_is_where_it_was_found():
+    found = Difference("number", "5", "", 8, 9)
+    assert locate_difference(found, "a 5, or 5", 10).start == 18
 
 
 @pytest.mark.parametrize(("first", "shown"), [("France", "a"), ("The pool", "b")])

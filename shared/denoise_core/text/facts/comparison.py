@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import isclose
 
 from denoise_core.text.facts.dates import covers_date, find_dates
 from denoise_core.text.facts.fact import Difference, Fact
@@ -24,8 +25,9 @@ _RELATIVE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ParsedText:
-    """What comparison needs of a text: its facts in order, and its folded words."""
+    """A text with what comparison needs of it: its facts in order, and its folded words."""
 
+    text: str
     facts: tuple[Fact, ...]
     words: frozenset[str]
 
@@ -57,12 +59,12 @@ def parse_text(text: str, language: str = "") -> ParsedText:
     for lexeme in lexemes:
         word = lexeme.folded_text.removesuffix("'s")
         words.add(word)
-    return ParsedText(tuple(facts), frozenset(words))
+    return ParsedText(text, tuple(facts), frozenset(words))
 
 
 def find_differences(
     claim: str,
-    source: str,
+    source: str | ParsedText,
     *,
     known_text: str = "",
     language: str = "",
@@ -77,24 +79,26 @@ def find_differences(
 
     Args:
         claim: The text to check.
-        source: The text that should support it.
+        source: The text that should support it; parsed, where many claims are compared
+            with one text: the cache of parsed texts holds none of 250,000 characters.
         known_text: A text, such as a question, whose names need no support; its numbers
             and dates may be what is asked.
         language: See `extract_facts`.
     """
-    parsed_source = parse_text(source, language)
+    if isinstance(source, str):
+        source = parse_text(source, language)
     known_facts = extract_facts(known_text, language=language)
     differences = []
     for fact in extract_facts(claim, language=language):
-        if fact.is_uncertain or _has_name_words(fact, parsed_source):
+        if fact.is_uncertain or _has_name_words(fact, source):
             continue
-        if _is_stated(fact, parsed_source.facts):
+        if _is_stated(fact, source.facts):
             continue
         if fact.kind == "name" and _is_stated(fact, known_facts):
             continue
         claimed_text = claim[fact.start : fact.end]
-        rival = _find_rival(fact, parsed_source.facts)
-        source_text = source[rival.start : rival.end] if rival else ""
+        rival = _find_rival(fact, source.facts)
+        source_text = source.text[rival.start : rival.end] if rival else ""
         difference = Difference(
             fact.kind, claimed_text, source_text, fact.start, fact.end
         )
@@ -128,9 +132,7 @@ def _same_number(fact: Fact, other: Fact) -> bool:
     for value, other_value in product(fact.values, other.values):
         claimed_value = value * factor
         stated_value = other_value * other_factor
-        tolerance = _RELATIVE_TOLERANCE * abs(claimed_value)
-        difference = abs(claimed_value - stated_value)
-        if difference <= tolerance:
+        if isclose(claimed_value, stated_value, rel_tol=_RELATIVE_TOLERANCE):
             return True
     return False
 
