@@ -72,7 +72,7 @@ class AccessMiddleware:
             error_name = type(error).__name__
             log.error("a request failed: %s", error_name)
             if not status:
-                body = {"detail": error_name}
+                body = {"detail": f"this request failed in the service: {error_name}"}
                 await JSONResponse(body, 500)(scope, receive, send_noting_status)
         finally:
             seconds = time.perf_counter() - start_time

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from prometheus_client import (
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from denoise_core import __version__
-from denoise_core.errors import BadScores, ContractViolation, InputError
+from denoise_core._optional import require
+from denoise_core.errors import BadReply, BadScores, ContractViolation, InputError
 from denoise_core.protocols import Scorer
 from denoise_core.runtime import fallbacks
 from denoise_core.runtime.engines import Engine, ReplicaHung
@@ -56,7 +58,17 @@ def make_app(service: Service) -> FastAPI:
     handlers = _Handlers(service)
     keys = ApiKeys(service.keys)
 
-    app = FastAPI(title="rag-denoise", version=__version__, description=_DESCRIPTION)
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        handlers.queue.close()
+
+    app = FastAPI(
+        title="rag-denoise",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+    )
     app.router.route_class = make_route_class(service.limits, handlers.queue)
     app.add_middleware(
         TrustedHostMiddleware,
@@ -97,6 +109,12 @@ class _Handlers:
 
     def __init__(self, service: Service) -> None:
         self.service = service
+        self.engine: Engine | None = None
+        self.server_errors: tuple[type[Exception], ...] = (BadReply,)
+        engine = getattr(service.scorer, "engine", None)
+        if isinstance(engine, Engine):
+            self.engine = engine
+            self.server_errors += (require("httpx", extra="remote").HTTPError,)
         self.queue = RequestQueue(service.limits)
         self.registry = CollectorRegistry()
         self.request_seconds = Histogram(
@@ -168,12 +186,11 @@ class _Handlers:
         while every replica of a remote scorer hung and none is due for a trial.
         ``replicas`` says of each whether it is alive, down or hung.
         """
-        engine = getattr(self.service.scorer, "engine", None)
         is_ready = self.queue.ready
         states: list[str] = []
-        if isinstance(engine, Engine):
-            states = engine.replicas.states
-            is_ready = is_ready and engine.replicas.can_ask
+        if self.engine is not None:
+            states = self.engine.replicas.states
+            is_ready = is_ready and self.engine.replicas.can_ask
         if request.url.path == "/livez":
             is_ready = True
         report = {
@@ -223,6 +240,12 @@ class _Handlers:
             raise HTTPException(
                 503,
                 "the scorer's server does not answer",
+                {"Retry-After": str(RETRY_SECONDS)},
+            ) from None
+        except self.server_errors:
+            raise HTTPException(
+                502,
+                "the scorer's server refused, failed, or gave an unusable reply",
                 {"Retry-After": str(RETRY_SECONDS)},
             ) from None
         except TimeoutError:

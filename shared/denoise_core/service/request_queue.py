@@ -269,6 +269,10 @@ class RequestQueue:
             idle_seconds = time.monotonic() - self._last_progress
             return not self.working or idle_seconds < self.limits.stall_timeout
 
+    def close(self) -> None:
+        """Start no further call."""
+        self._pool.close()
+
     @property
     def _is_hung(self) -> bool:
         return self.working >= self._max_threads
