@@ -149,9 +149,9 @@ def _keep_documents(
     kept_mask: Mask,
 ) -> str:
     """Mark the documents that fit best in ``kept_mask``; return the note, "" if none."""
-    strengths = []
-    for chunks in documents:
-        strengths.append(float(selection.scores[chunks[:BEST_PIECES]].mean()))
+    strengths = [
+        float(selection.scores[chunks[:BEST_PIECES]].mean()) for chunks in documents
+    ]
     document_count = 0
     for chunks, strength in zip(documents, strengths, strict=True):
         text_sizes = np.cumsum([len(chunk_texts[chunk]) for chunk in chunks])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
@@ -53,9 +53,7 @@ def for_tool_results(
     adapted.attaches_context = True
     if not isinstance(adapted.rule, MarginRule):
         return adapted
-    characters = 0
-    for passage in passages:
-        characters += len(passage.text)
+    characters = sum(len(passage.text) for passage in passages)
     if characters >= LONG_RESULT_CHARACTERS:
         # A smaller limit might hold no record at all.
         max_characters = max(max_characters, 2 * MAX_CHUNK_CHARACTERS)
@@ -90,24 +88,19 @@ class LexicalBoostScorer:
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return float32 scores of shape ``(len(texts),)``; higher is better."""
-        text_words = []
-        for text in texts:
-            text_words.append(set(split_words(text)))
-        texts_with_word: dict[str, list[int]] = {}
+        text_words = [set(split_words(text)) for text in texts]
+        texts_with_word: defaultdict[str, list[int]] = defaultdict(list)
         for i, words in enumerate(text_words):
             for word in words:
-                indices = texts_with_word.setdefault(word, [])
-                indices.append(i)
-        weights = {}
-        for word, indices in texts_with_word.items():
-            inverse_share = len(texts) / len(indices)
-            weights[word] = math.log(1 + inverse_share)
+                texts_with_word[word].append(i)
+        weights = {
+            word: math.log(1 + len(texts) / len(indices))
+            for word, indices in texts_with_word.items()
+        }
         query_terms = weights.keys() & content_words(query)
-        term_weights = []
-        for words in text_words:
-            shared_words = words & query_terms
-            term_weights.append(_total_weight(shared_words, weights))
-        overlaps = np.array(term_weights)
+        overlaps = np.array(
+            [_total_weight(words & query_terms, weights) for words in text_words]
+        )
         largest_overlap = max(overlaps.max(initial=0), 1e-9)
         scores = np.asarray(self.scorer.score(query, texts))
         scores = scores + overlaps / largest_overlap
@@ -120,9 +113,7 @@ class LexicalBoostScorer:
             np.maximum.at(group_scores, self.group_ids, scores)
             scores = group_scores[self.group_ids]
         query_words = set(split_words(query))
-        new_words = []
-        for words in text_words:
-            new_words.append(words - query_words)
+        new_words = [words - query_words for words in text_words]
         return _penalize_repetition(scores, new_words, weights, texts_with_word)
 
 
@@ -133,15 +124,14 @@ def _penalize_repetition(
     texts_with_word: dict[str, list[int]],
 ) -> NDArray[np.float32]:
     """Rank texts greedily; each loses by the words that texts ranked before it have."""
-    total_weights = []
-    for words in text_words:
-        total_weight = _total_weight(words, weights)
-        total_weights.append(total_weight or 1.0)
+    total_weights = np.array(
+        [_total_weight(words, weights) or 1.0 for words in text_words]
+    )
     known_weights = np.zeros(len(text_words))
     is_open = np.ones(len(text_words), np.bool_)
     final_scores = np.empty(len(text_words), np.float32)
     for _ in text_words:
-        penalties = REPETITION_PENALTY * known_weights / np.array(total_weights)
+        penalties = REPETITION_PENALTY * known_weights / total_weights
         open_scores = np.where(is_open, scores - penalties, -np.inf)
         best = int(open_scores.argmax())
         final_scores[best] = open_scores[best]
@@ -166,17 +156,11 @@ def group_chunks(passages: Sequence[Passage]) -> list[int]:
     """
     group_ids: list[int] = []
     for passage in passages:
-        chunks = chunk_text(passage.text).chunks
-        header_spans = set()
-        scored_chunks = []
-        for chunk in chunks:
-            if chunk.is_structural:
-                header_spans.add(chunk.span)
-            elif chunk.is_scored_in(passage.text):
-                scored_chunks.append(chunk)
+        chunked = chunk_text(passage.text)
+        header_spans = {chunk.span for chunk in chunked.chunks if chunk.is_structural}
         group_keys = []
         group_sizes = Counter[Hashable]()
-        for chunk in scored_chunks:
+        for chunk in chunked.scored_chunks:
             group_key = _group_key(chunk, header_spans)
             group_keys.append(group_key)
             group_sizes[group_key] += chunk.length

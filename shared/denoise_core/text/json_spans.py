@@ -108,9 +108,10 @@ def json_leaves(text: str, position: int) -> Iterator[tuple[JsonPath, int, int]]
             yield path, start, end
             continue
         members = list(json_members(text, start))
-        for member in reversed(members):
-            member_path = (*path, member.name)
-            pending.append((member_path, member.value_start, member.end))
+        pending += [
+            ((*path, member.name), member.value_start, member.end)
+            for member in reversed(members)
+        ]
 
 
 def field_ranges(text: str, start: int, end: int) -> Ranges | None:

@@ -107,10 +107,8 @@ def _is_broken_json(text: str) -> bool:
 
 def left_out_text(chunked: ChunkedText, edits: Sequence[TextEdit]) -> str:
     """Return what the edits remove, readable, one part after the other."""
-    parts = []
-    for edit in edits:
-        removed_text = chunked.readable_text(edit.start, edit.end)
-        parts.append(removed_text.strip(" \t\r\n,"))
+    removed_texts = [chunked.readable_text(edit.start, edit.end) for edit in edits]
+    parts = [removed_text.strip(" \t\r\n,") for removed_text in removed_texts]
     return "\n".join(filter(None, parts))
 
 
