@@ -166,22 +166,25 @@ def count_empty_values(text: str) -> int | None:
     if roots is None:
         return None
     count = 0
-    for node in _outer_nodes(roots):
+    for node, _ in _outer_nodes(roots):
         if isinstance(node, yaml.ScalarNode) and not node.value and not node.style:
             count += 1
     return count
 
 
-def _outer_nodes(roots: Sequence[Any]) -> Iterator[Any]:
-    """Yield the nodes that are reached through mappings alone, and no mapping."""
-    pending = list(roots)
+def _outer_nodes(roots: Iterable[Any]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Yield the nodes that are reached through mappings alone, and no mapping.
+
+    With each come the nodes of the keys that lead to it.
+    """
+    pending: list[tuple[Any, tuple[Any, ...]]] = [(root, ()) for root in roots]
     while pending:
-        node = pending.pop()
+        node, keys = pending.pop()
         if not isinstance(node, yaml.MappingNode):
-            yield node
+            yield node, keys
             continue
-        for _, member in node.value:
-            pending.append(member)
+        for key, member in node.value:
+            pending.append((member, (*keys, key)))
 
 
 def yaml_chunks(text: str) -> list[TextChunk] | None:
@@ -190,8 +193,7 @@ def yaml_chunks(text: str) -> list[TextChunk] | None:
     What is around them is structure, cut at its keys if it is long.
     """
     roots = load_yaml_nodes(text) or []
-    item_spans = _find_yaml_items(text, roots)
-    items = [TextChunk(*span, is_atomic=True) for span in sorted(item_spans)]
+    items = sorted(_find_yaml_items(text, roots))
     entries = [(root, root) for root in roots]
     parts = list(_yaml_parts(text, (0, len(text)), entries, _DOCUMENT_MARK, ()))
     tiled_chunks = []
@@ -294,31 +296,26 @@ def _has_yaml_value(text: str) -> bool:
     return False
 
 
-def _find_yaml_items(text: str, roots: Sequence[Any]) -> Ranges:
-    """Return the lines of each item of the outermost lists of objects, in any order."""
-    item_spans = []
-    for node in _outer_nodes(roots):
+def _find_yaml_items(text: str, roots: Sequence[Any]) -> Iterator[TextChunk]:
+    """Yield each item of the outermost lists of objects, under the lines of its keys."""
+    for node, keys in _outer_nodes(roots):
         if not isinstance(node, yaml.SequenceNode) or node.flow_style:
             continue
         has_items = len(node.value) > 1
         if has_items and _are_collections(node.value):
-            item_spans += _yaml_item_spans(text, node)
-    return item_spans
+            key_lines = tuple(line_at(text, key.start_mark.index) for key in keys)
+            for span in _yaml_item_spans(text, node):
+                yield TextChunk(*span, key_lines, is_atomic=True)
 
 
 def _yaml_item_spans(text: str, node: Any) -> Ranges:
     """Return the lines of each item of a list; empty if two items share a line."""
-    bounds = []
-    for item in node.value:
-        item_start, _ = line_at(text, item.start_mark.index)
-        bounds.append(item_start)
-    node_end = node.end_mark.index
-    end, _ = line_at(text, node_end)
-    text_after = text[node_end:]
-    if not text_after.strip():
-        end = len(text)
+    bounds = [_yaml_entry_start(text, item.start_mark, "-") for item in node.value]
+    end = len(text)
+    if text[node.end_mark.index :].strip():
+        end = _yaml_entry_start(text, node.end_mark, "")
     bounds.append(end)
-    if bounds != sorted(set(bounds)):
+    if bounds[0] < 0 or bounds != sorted(set(bounds)):
         return []
     return list(pairwise(bounds))
 
