@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, filterfalse, pairwise
+from operator import ne
 from string import punctuation
 
 from denoise_core.spans import Range, Ranges, merge_spans
@@ -28,6 +29,7 @@ _MIN_OPENED_CHARACTERS = 2 * MAX_CHUNK_CHARACTERS  # of a text with an opening
 _MAX_OPENING_CHARACTERS = 240  # of a sentence that says what a text is
 _UNMARKED_LEVEL = 8  # heading levels: Markdown has 1 to 6
 _BOLD_LEVEL = 9  # a line in bold is under a title without a mark
+_MAX_MAIL_CHARACTERS = 20_000  # between two heads, under the title of a text
 _MAX_QUESTION_CHARACTERS = 200  # of a paragraph that its answer joins
 _PAGE_HEADER_LEVEL = 7  # also of a section of settings
 _SENTENCE_ENDINGS = ".,;:!?\u3002\uff01\uff1f"  # a heading does not end with these
@@ -48,7 +50,7 @@ _LINE = re.compile(
     r"|(?P<section>\[{1,2}[^\[\]\n]+\]{1,2}\s*$)"
     r"|(?P<divider>_{3,}\s*$|-{3,}+[ ]?\w.*-{3}\s*$)"
 )
-_QUOTE_MARKS = re.compile(r"\A(?:[ ]?>)+")
+_QUOTE_MARKS = re.compile(r"\A(?:[ ]?>)+[ ]?")
 
 
 def line_kind(line: str) -> str:
@@ -71,7 +73,7 @@ def prose_chunks(text: str) -> list[TextChunk]:
         reader.read_line(start, end)
     blocks = reader.blocks
     _mark_page_headers(text, blocks)
-    _raise_title(blocks)
+    _raise_title(text, blocks)
     opening = _opening_sentence(text, blocks[0])
     tracker = _ContextTracker(text, opening)
     chunks = []
@@ -117,13 +119,13 @@ class _Block:
     def is_short(self) -> bool:
         return self.end - self.start <= MAX_CHUNK_CHARACTERS
 
-    def announces_next(self, text: str, mark: str = ":") -> bool:
-        """Whether a short block ends with a colon and so introduces the next one."""
-        if not self.is_short:
-            return False
-        block_text = text[self.start : self.end]
-        bare_text = block_text.rstrip(" \t\r\n>*")
-        return bare_text.endswith(mark)
+    def announces_next(self, text: str, marks: str | tuple[str, ...] = ":") -> bool:
+        """Whether a short block ends with a mark and so introduces the next one."""
+        return self.is_short and self.ends_with(text, marks)
+
+    def ends_with(self, text: str, marks: str | tuple[str, ...]) -> bool:
+        end_text = text[max(self.start, self.end - MAX_CHUNK_CHARACTERS) : self.end]
+        return end_text.rstrip(" \t\r\n>*").endswith(marks)
 
 
 # The block before the first and after the last one; never changed.
@@ -251,10 +253,9 @@ class _ProseBlockReader:
         number = mark.strip("().")
         if number == "1" or not number.isalnum():
             return True
-        start = self.last_block.end
-        text_before = self.text[max(0, start - MAX_CHUNK_CHARACTERS) : start]
-        if text_before.rstrip(" \t\r\n>").endswith(_CLAUSE_ENDINGS):
+        if self.last_block.ends_with(self.text, _CLAUSE_ENDINGS):
             return True
+        start = self.last_block.end
         following_text = self.text[start : start + MAX_CHUNK_CHARACTERS]
         line_start, _, _ = following_text.partition(number)
         return any(
@@ -294,7 +295,9 @@ class _ProseBlockReader:
             title_part = bare_content.lstrip("#=")
             mark_length = len(bare_content) - len(title_part)
             block.level = mark_length or _PAGE_HEADER_LEVEL
-        elif kind != "row" and self.is_unmarked_heading(content, end):
+        elif (
+            kind != "row" and not quote_depth and self.is_unmarked_heading(content, end)
+        ):
             block.kind = "heading"
             block.level = _UNMARKED_LEVEL
             if content.startswith("**"):
@@ -306,7 +309,7 @@ class _ProseBlockReader:
         if self.joins_last_block(block):
             last_block = self.last_block
             last_block.end = end
-            last_block.ends_blank = False
+            last_block.ends_blank = last_block.has_fields = False
         else:
             self.blocks.append(block)
 
@@ -335,7 +338,7 @@ class _ProseBlockReader:
 
         A list item with another item under it is none.
         """
-        line = content.strip()
+        line = content.rstrip()
         words = line.split()
         if len(line) > _MAX_HEADING_CHARACTERS or len(words) > _MAX_HEADING_WORDS:
             return False
@@ -351,8 +354,6 @@ class _ProseBlockReader:
         is_sentence = title[-1:] in _SENTENCE_ENDINGS
         if is_sentence or not is_title_case:
             return False
-        if content[0] in " \t":
-            return False
         _, next_end = line_at(self.text, end)
         next_line = self.text[end:next_end]
         if next_line.strip() or not self.last_block.ends_blank:
@@ -361,8 +362,7 @@ class _ProseBlockReader:
         following_text = following_text.lstrip()
         if following_text[:1] in ("", ">"):
             return False
-        is_item = line_kind(line) != ""
-        return not (is_item and line_kind(following_text) == "item")
+        return line_kind(line) == "" or line_kind(following_text) != "item"
 
 
 @dataclass(slots=True)
@@ -372,29 +372,35 @@ class _ContextTracker:
     Attributes:
         text: The whole text.
         opening: Range of the sentence that says what the text is, at most one.
-        mail_head: Ranges of the open mail's sender, date and subject.
         mail_field: First field of the text's mail heads, such as ``From``.
+        title_count: How many headings its first mail is under.
         headings: The open headings, outermost first.
         list_items: The items around the next item.
-        list_lead: Range of the sentence that introduces a list, at most one.
-        quote_authors: Per quote depth the range that says who is quoted.
+        list_lead: Range of the sentence or question that introduces a list, at most one.
+        authors: Per quote depth the ranges that say who wrote it: the sender, date and
+            subject of a mail, or a sentence before a quotation.
         table_header: Ranges of the open table's header rows.
     """
 
     text: str
     opening: Ranges
-    mail_head: Ranges = field(default_factory=list)
     mail_field: str = ""
+    title_count: int = 0
     headings: list[_Block] = field(default_factory=list)
     list_items: list[_Block] = field(default_factory=list)
     list_lead: Ranges = field(default_factory=list)
-    quote_authors: dict[int, Range] = field(default_factory=dict)
+    authors: dict[int, Ranges] = field(default_factory=dict)
     table_header: Ranges = field(default_factory=list)
+
+    def heading_spans(self) -> Ranges:
+        return [heading.span for heading in self.headings]
 
     def open_heading(self, block: _Block) -> Ranges:
         while self.headings and self.headings[-1].level >= block.level:
             self.headings.pop()
-        context_spans = [heading.span for heading in self.headings]
+        if len(self.headings) < self.title_count:
+            self.authors = {}
+        context_spans = self.heading_spans()
         self.headings.append(block)
         self.list_items = []
         self.list_lead = []
@@ -404,7 +410,8 @@ class _ContextTracker:
     def is_mail_head(self, block: _Block) -> bool:
         """Whether a block is the head of a mail: two fields, as the text begins with.
 
-        The front matter of a Markdown file, after a line of dashes, counts as one.
+        The front matter of a Markdown file, after a line of dashes, counts as one, and
+        so do fields under a title if a later line begins as they do: "Date:" of minutes.
         Three other fields are one under a divider ("--- Forwarded message ---"), unless
         a heading is open, which they would close.
         """
@@ -415,40 +422,51 @@ class _ContextTracker:
         if len(names) < 2:
             return False
         is_front_matter = block.start < 6 and self.text.startswith("---")
-        is_next_mail = names[0] == self.mail_field
-        if block.start == 0 or is_front_matter or is_next_mail:
+        if block.start == 0 or is_front_matter or names[0] == self.mail_field:
             return True
-        is_under_heading = self.headings and not self.mail_field
         is_divided = self.text.startswith(("---", "___"), block.start)
-        return is_divided and len(names) > 2 and not is_under_heading
+        if self.mail_field or not self.headings:
+            return is_divided and len(names) > 2
+        is_titled = self.headings[-1].end == block.start
+        # From the block's last line break: at once it would be a list of records.
+        search_start = block.end - 1
+        next_start = self.text.find(
+            f"\n{names[0]}:", search_start, block.end + _MAX_MAIL_CHARACTERS
+        )
+        return is_titled and next_start > search_start
 
     def _field_names(self, block: _Block) -> list[str]:
-        names = []
         block_text = self.text[block.start : block.end]
-        for line in block_text.split("\n"):
-            if line_kind(line) == "field":
-                name, _, _ = line.partition(":")
-                names.append(name)
-        return names
+        lines = [_QUOTE_MARKS.sub("", line) for line in block_text.split("\n")]
+        return [line.partition(":")[0] for line in lines if line_kind(line) == "field"]
 
-    def open_mail(self, block: _Block) -> None:
+    def open_mail(self, block: _Block) -> Ranges:
         """Start a mail; its head identifies what follows, but for those who get it.
 
-        The first field says who wrote it; other lines with an address do not.
+        The first field says who wrote it; other lines with an address do not. Returns
+        the headings above all mails.
         """
+        if not self.mail_field:
+            self.title_count = len(self.headings)
         self.mail_field = self._field_names(block)[0]
         head_lines = []
         for start, end in line_spans(self.text, *block.span):
             line = self.text[start:end]
-            if line.startswith(self.mail_field) or "@" not in line:
+            content = _QUOTE_MARKS.sub("", line)
+            if content.startswith(self.mail_field) or "@" not in line:
                 head_lines.append((start, end))
-        self.mail_head = merge_spans(head_lines)
-        self.headings = []
+        self.close_quotes(block.quote_depth)
+        self.authors[block.quote_depth] = merge_spans(head_lines)
+        del self.headings[self.title_count :]
+        return self.heading_spans()
+
+    def close_quotes(self, depth: int) -> None:
+        for author_depth in list(self.authors):
+            if author_depth > depth:
+                del self.authors[author_depth]
 
     def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
-        context_spans = [*self.opening]
-        for heading in self.headings:
-            context_spans.append(heading.span)
+        context_spans = [*self.opening, *self.heading_spans()]
         context_spans += self.quote_context(block, previous_block)
         if block.kind == "item":
             while self.list_items and self.list_items[-1].indent >= block.indent:
@@ -461,32 +479,26 @@ class _ContextTracker:
             self.list_items = []
         if block.kind == "para":
             self.list_lead = []
-            if block.announces_next(self.text):
+            if block.announces_next(self.text, (":", "?")):
                 self.list_lead = [block.span]
         else:
             context_spans += self.list_lead
-        is_same_table = block.kind == "row" and previous_block.kind == "row"
+        is_same_table = block.kind == previous_block.kind == "row"
         if not is_same_table or previous_block.ends_blank:
             self.table_header = []
-        return context_spans
+        return context_spans + self.table_header
 
     def quote_context(self, block: _Block, previous_block: _Block) -> Ranges:
         """Return who is quoted in this block, or else who wrote the mail."""
         depth = block.quote_depth
-        for author_depth in list(self.quote_authors):
-            if author_depth > depth:
-                del self.quote_authors[author_depth]
+        self.close_quotes(depth)
         is_deeper = depth > previous_block.quote_depth
         if is_deeper and previous_block.announces_next(self.text):
-            self.quote_authors[depth] = previous_block.span
-        author_span = self.quote_authors.get(depth)
+            self.authors[depth] = [previous_block.span]
+        author_spans = self.authors.get(depth, [])
         if is_deeper and block.announces_next(self.text):
-            self.quote_authors[depth] = block.span
-        if not depth and self.mail_head:
-            return self.mail_head
-        if author_span is None:
-            return []
-        return [author_span]
+            self.authors[depth] = [block.span]
+        return author_spans
 
     def is_table_header(self, block: _Block, next_block: _Block) -> bool:
         """Whether a row is the header of its table, or the line under the header."""
@@ -513,19 +525,15 @@ def _block_chunks(
         is_deeper = next_block.level > block.level
         has_text = next_block.kind != "heading" or is_deeper
         heading_spans = tracker.open_heading(block)
-        if tracker.is_mail_head(next_block):
+        is_in_mail = tracker.mail_field and len(tracker.headings) > tracker.title_count
+        if is_in_mail and tracker.is_mail_head(next_block):
             has_text = False  # the last line of a mail: no later chunk would have it
-        context_spans = tuple(heading_spans)
-        chunk = TextChunk(*block.span, context_spans, is_structural=has_text)
-        return [chunk]
+        return [TextChunk(*block.span, tuple(heading_spans), is_structural=has_text)]
     if block.kind == "para" and tracker.is_mail_head(block):
-        tracker.open_mail(block)
-        return [TextChunk(*block.span)]
+        title_spans = tracker.open_mail(block)
+        return [TextChunk(*block.span, tuple(title_spans))]
     spans = tracker.context_of(block, previous_block)
-    is_row = block.kind == "row"
-    is_header = is_row and tracker.is_table_header(block, next_block)
-    if is_row and not is_header:
-        spans += tracker.table_header
+    is_header = block.kind == "row" and tracker.is_table_header(block, next_block)
     # In order, each once: a lead may also be who is quoted.
     other_spans = dict.fromkeys(spans)
     other_spans.pop(block.span, None)
@@ -533,15 +541,14 @@ def _block_chunks(
     if is_header:
         tracker.table_header.append(block.span)
         return [TextChunk(*block.span, context_spans, is_structural=True)]
-    if block.kind == "code":
-        return split_long(
-            tracker.text,
-            block.span,
-            context_spans,
-            by_lines=True,
-            max_characters=MAX_CODE_CHARACTERS,
-        )
-    return split_long(tracker.text, block.span, context_spans)
+    is_code = block.kind == "code"
+    return split_long(
+        tracker.text,
+        block.span,
+        context_spans,
+        by_lines=is_code,
+        max_characters=MAX_CODE_CHARACTERS if is_code else MAX_CHUNK_CHARACTERS,
+    )
 
 
 def _next_numbers(number: str) -> list[str]:
@@ -553,11 +560,13 @@ def _next_numbers(number: str) -> list[str]:
     return [number[:-1] + next_character, number + "i"]
 
 
-def _raise_title(blocks: Sequence[_Block]) -> None:
-    """Put a first line without a mark above the heading that follows it at once."""
+def _raise_title(text: str, blocks: Sequence[_Block]) -> None:
+    """Put a first line without a mark above what follows it at once: a heading, or fields."""
     for first_block, next_block in pairwise(blocks[:2]):
         is_unmarked = first_block.level == _UNMARKED_LEVEL
-        if is_unmarked and next_block.level:
+        line_count = text.count("\n", *next_block.span)
+        has_fields = next_block.has_fields and line_count > 2
+        if is_unmarked and (next_block.level or has_fields):
             first_block.level = min(first_block.level, next_block.level - 1)
 
 
@@ -589,7 +598,9 @@ def _opening_sentence(text: str, first_block: _Block) -> Ranges:
     is_fragment = text[0].islower()
     if not is_paragraph or not is_long or is_fragment:
         return []
-    read_end = min(first_block.end, first_block.start + 2 * _MAX_OPENING_CHARACTERS)
+    if first_block.end - first_block.start <= _MAX_OPENING_CHARACTERS:
+        return [first_block.span]
+    read_end = first_block.start + 2 * _MAX_OPENING_CHARACTERS
     sentences = sentence_ranges(text, first_block.start, read_end)
     start, end = sentences[0]
     if end - start > _MAX_OPENING_CHARACTERS:
@@ -605,24 +616,16 @@ def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
         is_short = len(block_text) <= 2 * _MAX_HEADING_CHARACTERS
         if block.kind != "para" or block.has_fields or not is_short:
             continue
-        bare_text = block_text.translate(_WITHOUT_PUNCTUATION)
-        wording = ""
-        first_number = ""
-        words = bare_text.split()
-        for word in words:
-            if not word.isdecimal():
-                wording += word
-            elif not first_number:
-                first_number = word
-        if words:
+        words = block_text.translate(_WITHOUT_PUNCTUATION).split()
+        numbers = list(filter(str.isdecimal, words))
+        wording = "".join(filterfalse(str.isdecimal, words))
+        if numbers:
             same_wording = similar_blocks.setdefault(wording, [])
-            same_wording.append((first_number, block))
+            same_wording.append((numbers[0], block))
     for numbered_blocks in similar_blocks.values():
         numbers = [number for number, _ in numbered_blocks]
-        first_count = int(numbers[0] or -1)
-        counts = range(first_count, first_count + len(numbers))
-        expected_numbers = list(map(str, counts))
-        if len(numbers) < 3 or numbers != expected_numbers:
+        expected_numbers = map(str, count(int(numbers[0])))
+        if len(numbers) < 3 or any(map(ne, numbers, expected_numbers)):
             continue
         for _, block in numbered_blocks:
             block.kind = "heading"

@@ -253,6 +253,26 @@ PAGES = [
 ]
 
 
+SESSIONS = """Board
+
+Date: 2 May
+Chair: Bo
+
+1. Rent
+It is 9.
+
+Next session: 3 May, at ten
+
+Date: 3 May
+Chair: Di
+
+1. Rent
+It is 8.
+
+# B
+
+We are shut.
+"""
 TERMS = """<h2>VPN</h2><div>Errors:<dl><dt>691</dt><dd>Locked.</dd></div><p>Call Bo.</p></dl>
 <details><summary>Who pays?</summary><p>The sender.</p></details><p>By post.</p>
 <h2>We are shut</h2><details></details>
@@ -301,6 +321,16 @@ TERMS = """<h2>VPN</h2><div>Errors:<dl><dt>691</dt><dd>Locked.</dd></div><p>Call
         ("A.\n\n___\nName: Bo\nRole: chief\n\nB.\n\nC.", "C", ""),
         ("# A\n\nB.\n\n--- Page 2 ---\n\n\nC.\n\nD.", "D", "# A"),
         ("Note: shut\n in May\n\n# A\n\nB.\n\nC.", "C", "# A"),
+        ("**Which?**\n- oak\n- elm\n", "elm", "**Which?**"),
+        ("OAK LTD\nTERMS\n\n" + "Pay. " * 400, "Pay", "OAK LTD\nTERMS"),
+        ("> Ada\n\nIt is nine.", "nine", ""),
+        (SESSIONS, "is 8", "Board\nDate: 3 May\nChair: Di"),
+        (f"# {SESSIONS}", "shut", "# B"),
+        (
+            "From: Bo\nDate: 2 May\n\nYes.\n\n> From: Di\n> Date: 1 May\n>\n> At nine?",
+            "nine",
+            "> From: Di\n> Date: 1 May\n>",
+        ),
         # Of a PDF: short paragraphs that differ only in a number that counts up.
         ("\n\n".join(PAGES), "two", "Manual of the Sun hotel. Page 5."),
     ],
@@ -589,6 +619,12 @@ POOL = MARKDOWN.replace("The pool opens", "The pool is warm.\n\nIt opens")
             "Ada: who pays?\n",
         ),
         ("[(1, 'a'), (2, 'b')] rows: 2", "'b'", "(2, 'b')"),
+        (
+            "sites:\n  a:\n    gates:\n      - name: n\n        opens: 1\n"
+            "      - name: m\n        opens: 2\n    # of all\n    places: 3\n",
+            "opens: 2",
+            "sites:\n  a:\n    gates:\n      - name: m\n        opens: 2\n",
+        ),
         # The level of an entry is nobody who speaks.
         (LEVELS, "step 5", "2031-08-19 22:00:05 ERROR: step 5 is done\n"),
         (REFERENCE, "key_3", REFERENCE),
