@@ -29,7 +29,6 @@ _MIN_OPENED_CHARACTERS = 2 * MAX_CHUNK_CHARACTERS  # of a text with an opening
 _MAX_OPENING_CHARACTERS = 240  # of a sentence that says what a text is
 _UNMARKED_LEVEL = 8  # heading levels: Markdown has 1 to 6
 _BOLD_LEVEL = 9  # a line in bold is under a title without a mark
-_MAX_MAIL_CHARACTERS = 20_000  # between two heads, under the title of a text
 _MAX_QUESTION_CHARACTERS = 200  # of a paragraph that its answer joins
 _PAGE_HEADER_LEVEL = 7  # also of a section of settings
 _SENTENCE_ENDINGS = ".,;:!?\u3002\uff01\uff1f"  # a heading does not end with these
@@ -73,7 +72,7 @@ def prose_chunks(text: str) -> list[TextChunk]:
         reader.read_line(start, end)
     blocks = reader.blocks
     _mark_page_headers(text, blocks)
-    _raise_title(text, blocks)
+    _raise_title(blocks)
     opening = _opening_sentence(text, blocks[0])
     tracker = _ContextTracker(text, opening)
     chunks = []
@@ -373,7 +372,6 @@ class _ContextTracker:
         text: The whole text.
         opening: Range of the sentence that says what the text is, at most one.
         mail_field: First field of the text's mail heads, such as ``From``.
-        title_count: How many headings its first mail is under.
         headings: The open headings, outermost first.
         list_items: The items around the next item.
         list_lead: Range of the sentence or question that introduces a list, at most one.
@@ -385,7 +383,6 @@ class _ContextTracker:
     text: str
     opening: Ranges
     mail_field: str = ""
-    title_count: int = 0
     headings: list[_Block] = field(default_factory=list)
     list_items: list[_Block] = field(default_factory=list)
     list_lead: Ranges = field(default_factory=list)
@@ -398,8 +395,6 @@ class _ContextTracker:
     def open_heading(self, block: _Block) -> Ranges:
         while self.headings and self.headings[-1].level >= block.level:
             self.headings.pop()
-        if len(self.headings) < self.title_count:
-            self.authors = {}
         context_spans = self.heading_spans()
         self.headings.append(block)
         self.list_items = []
@@ -410,8 +405,7 @@ class _ContextTracker:
     def is_mail_head(self, block: _Block) -> bool:
         """Whether a block is the head of a mail: two fields, as the text begins with.
 
-        The front matter of a Markdown file, after a line of dashes, counts as one, and
-        so do fields under a title if a later line begins as they do: "Date:" of minutes.
+        The front matter of a Markdown file, after a line of dashes, counts as one.
         Three other fields are one under a divider ("--- Forwarded message ---"), unless
         a heading is open, which they would close.
         """
@@ -424,30 +418,21 @@ class _ContextTracker:
         is_front_matter = block.start < 6 and self.text.startswith("---")
         if block.start == 0 or is_front_matter or names[0] == self.mail_field:
             return True
+        is_under_heading = self.headings and not self.mail_field
         is_divided = self.text.startswith(("---", "___"), block.start)
-        if self.mail_field or not self.headings:
-            return is_divided and len(names) > 2
-        is_titled = self.headings[-1].end == block.start
-        # From the block's last line break: at once it would be a list of records.
-        search_start = block.end - 1
-        next_start = self.text.find(
-            f"\n{names[0]}:", search_start, block.end + _MAX_MAIL_CHARACTERS
-        )
-        return is_titled and next_start > search_start
+        return is_divided and len(names) > 2 and not is_under_heading
 
     def _field_names(self, block: _Block) -> list[str]:
         block_text = self.text[block.start : block.end]
         lines = [_QUOTE_MARKS.sub("", line) for line in block_text.split("\n")]
         return [line.partition(":")[0] for line in lines if line_kind(line) == "field"]
 
-    def open_mail(self, block: _Block) -> Ranges:
+    def open_mail(self, block: _Block) -> None:
         """Start a mail; its head identifies what follows, but for those who get it.
 
-        The first field says who wrote it; other lines with an address do not. Returns
-        the headings above all mails.
+        The first field says who wrote it; other lines with an address do not. A quoted
+        mail stays under the headings of the mail that quotes it.
         """
-        if not self.mail_field:
-            self.title_count = len(self.headings)
         self.mail_field = self._field_names(block)[0]
         head_lines = []
         for start, end in line_spans(self.text, *block.span):
@@ -457,8 +442,8 @@ class _ContextTracker:
                 head_lines.append((start, end))
         self.close_quotes(block.quote_depth)
         self.authors[block.quote_depth] = merge_spans(head_lines)
-        del self.headings[self.title_count :]
-        return self.heading_spans()
+        if not block.quote_depth:
+            self.headings = []
 
     def close_quotes(self, depth: int) -> None:
         for author_depth in list(self.authors):
@@ -525,13 +510,12 @@ def _block_chunks(
         is_deeper = next_block.level > block.level
         has_text = next_block.kind != "heading" or is_deeper
         heading_spans = tracker.open_heading(block)
-        is_in_mail = tracker.mail_field and len(tracker.headings) > tracker.title_count
-        if is_in_mail and tracker.is_mail_head(next_block):
+        if not next_block.quote_depth and tracker.is_mail_head(next_block):
             has_text = False  # the last line of a mail: no later chunk would have it
         return [TextChunk(*block.span, tuple(heading_spans), is_structural=has_text)]
     if block.kind == "para" and tracker.is_mail_head(block):
-        title_spans = tracker.open_mail(block)
-        return [TextChunk(*block.span, tuple(title_spans))]
+        tracker.open_mail(block)
+        return [TextChunk(*block.span, tuple(tracker.heading_spans()))]
     spans = tracker.context_of(block, previous_block)
     is_header = block.kind == "row" and tracker.is_table_header(block, next_block)
     # In order, each once: a lead may also be who is quoted.
@@ -560,13 +544,11 @@ def _next_numbers(number: str) -> list[str]:
     return [number[:-1] + next_character, number + "i"]
 
 
-def _raise_title(text: str, blocks: Sequence[_Block]) -> None:
-    """Put a first line without a mark above what follows it at once: a heading, or fields."""
+def _raise_title(blocks: Sequence[_Block]) -> None:
+    """Put a first line without a mark above the heading that follows it at once."""
     for first_block, next_block in pairwise(blocks[:2]):
         is_unmarked = first_block.level == _UNMARKED_LEVEL
-        line_count = text.count("\n", *next_block.span)
-        has_fields = next_block.has_fields and line_count > 2
-        if is_unmarked and (next_block.level or has_fields):
+        if is_unmarked and next_block.level:
             first_block.level = min(first_block.level, next_block.level - 1)
 
 
@@ -598,9 +580,10 @@ def _opening_sentence(text: str, first_block: _Block) -> Ranges:
     is_fragment = text[0].islower()
     if not is_paragraph or not is_long or is_fragment:
         return []
-    if first_block.end - first_block.start <= _MAX_OPENING_CHARACTERS:
-        return [first_block.span]
-    read_end = first_block.start + 2 * _MAX_OPENING_CHARACTERS
+    is_short = first_block.end - first_block.start <= _MAX_OPENING_CHARACTERS
+    if is_short and not first_block.ends_with(text, tuple(_SENTENCE_ENDINGS)):
+        return [first_block.span]  # a letterhead, or a title of two lines
+    read_end = min(first_block.end, first_block.start + 2 * _MAX_OPENING_CHARACTERS)
     sentences = sentence_ranges(text, first_block.start, read_end)
     start, end = sentences[0]
     if end - start > _MAX_OPENING_CHARACTERS:

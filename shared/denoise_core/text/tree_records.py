@@ -310,12 +310,12 @@ def _find_yaml_items(text: str, roots: Sequence[Any]) -> Iterator[TextChunk]:
 
 def _yaml_item_spans(text: str, node: Any) -> Ranges:
     """Return the lines of each item of a list; empty if two items share a line."""
-    bounds = [_yaml_entry_start(text, item.start_mark, "-") for item in node.value]
+    bounds = [line_at(text, item.start_mark.index)[0] for item in node.value]
     end = len(text)
     if text[node.end_mark.index :].strip():
         end = _yaml_entry_start(text, node.end_mark, "")
     bounds.append(end)
-    if bounds[0] < 0 or bounds != sorted(set(bounds)):
+    if bounds != sorted(set(bounds)):
         return []
     return list(pairwise(bounds))
 

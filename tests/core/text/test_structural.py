@@ -253,26 +253,6 @@ PAGES = [
 ]
 
 
-SESSIONS = """Board
-
-Date: 2 May
-Chair: Bo
-
-1. Rent
-It is 9.
-
-Next session: 3 May, at ten
-
-Date: 3 May
-Chair: Di
-
-1. Rent
-It is 8.
-
-# B
-
-We are shut.
-"""
 TERMS = """<h2>VPN</h2><div>Errors:<dl><dt>691</dt><dd>Locked.</dd></div><p>Call Bo.</p></dl>
 <details><summary>Who pays?</summary><p>The sender.</p></details><p>By post.</p>
 <h2>We are shut</h2><details></details>
@@ -324,8 +304,14 @@ TERMS = """<h2>VPN</h2><div>Errors:<dl><dt>691</dt><dd>Locked.</dd></div><p>Call
         ("**Which?**\n- oak\n- elm\n", "elm", "**Which?**"),
         ("OAK LTD\nTERMS\n\n" + "Pay. " * 400, "Pay", "OAK LTD\nTERMS"),
         ("> Ada\n\nIt is nine.", "nine", ""),
-        (SESSIONS, "is 8", "Board\nDate: 3 May\nChair: Di"),
-        (f"# {SESSIONS}", "shut", "# B"),
+        ("OAK LTD rents. It is 9.\n\n" + "Pay. " * 400, "Pay", "OAK LTD rents."),
+        ("Bo\n\nTel: 1\nBy: A\n\nHi.\n\nDi\n\nTel: 2\nBy: B\n\nWe do.", "do", "Di"),
+        ("# A\nTel: 1\nBy: Bo\n\n## B\nTel: 2\nBy: Di\n\nWe do.", "do", "# A\n## B"),
+        (
+            "A: 1\nB: 2\n\n# C\n\n> A: 3\n> B: 4\n>\n> At 9?\n\nYes.",
+            "Yes",
+            "A: 1\nB: 2\n# C",
+        ),
         (
             "From: Bo\nDate: 2 May\n\nYes.\n\n> From: Di\n> Date: 1 May\n>\n> At nine?",
             "nine",
@@ -624,6 +610,11 @@ POOL = MARKDOWN.replace("The pool opens", "The pool is warm.\n\nIt opens")
             "      - name: m\n        opens: 2\n    # of all\n    places: 3\n",
             "opens: 2",
             "sites:\n  a:\n    gates:\n      - name: m\n        opens: 2\n",
+        ),
+        (
+            "m:\n- name: n\n  opens: 1\n  # shuts: 3\n- name: m\n  opens: 2\n",
+            "opens: 2",
+            "m:\n- name: m\n  opens: 2\n",
         ),
         # The level of an entry is nobody who speaks.
         (LEVELS, "step 5", "2031-08-19 22:00:05 ERROR: step 5 is done\n"),
