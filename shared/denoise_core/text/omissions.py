@@ -298,9 +298,10 @@ def _gap_text(chunked: ChunkedText, start: int, end: int) -> str:
     text = chunked.text
     if _is_unit_start(chunked, start) and _is_unit_start(chunked, end):
         return ""
+    if not start and text.endswith("\n\n", 0, end):
+        return ""  # nothing is above the first paragraph
     lead = ""
-    is_after_word = start > 0 and not text[start - 1].isspace()
-    if is_after_word:
+    if text[max(0, start - 1) : start].strip():
         lead = " "
     gap = text[start:end]
     inner_text = gap.rstrip()
@@ -311,19 +312,19 @@ def _gap_text(chunked: ChunkedText, start: int, end: int) -> str:
 
 
 def _is_unit_start(chunked: ChunkedText, position: int) -> bool:
-    """Whether a paragraph, a list item, a row or an entry begins here, or the text ends.
+    """Whether a heading, a list item, a row or an entry begins here, or the text ends.
 
-    Between such units nobody expects that one continues the other.
+    Between such units nobody expects that one continues the other. A paragraph may
+    continue the one before it: the commit, or the search hit, that it is about.
     """
     text = chunked.text
-    if position in (0, len(text)) or text.endswith("\n\n", 0, position):
+    if position in (0, len(text)):
         return True
     if text[position - 1] != "\n":
         return False
     if chunked.text_format == lines.LOG_ENTRIES:
         return text[position] not in INNER_LINE_STARTS
-    line_start, line_end = line_at(text, position)
-    line = text[line_start:line_end]
+    line = text[slice(*line_at(text, position))]
     return line_kind(line) in ("heading", "item", "row", "rule")
 
 
@@ -336,8 +337,6 @@ def _count_chunks(chunked: ChunkedText, removed_spans: Ranges) -> tuple[int, int
         remaining_text = join_spans(chunked.text, remaining_spans)
         if chunked.text_format == "html":
             remaining_text = markup.strip_tags(remaining_text)
-        has_words = any(map(str.isalnum, remaining_text))
-        if not has_words:
+        if not any(map(str.isalnum, remaining_text)):
             dropped_count += chunk.part_count
-    item_count = sum(chunk.part_count for chunk in scored_chunks)
-    return item_count, dropped_count
+    return sum(chunk.part_count for chunk in scored_chunks), dropped_count

@@ -373,7 +373,8 @@ class _ContextTracker:
         opening: Range of the sentence that says what the text is, at most one.
         mail_field: First field of the text's mail heads, such as ``From``.
         headings: The open headings, outermost first.
-        list_items: The items around the next item.
+        outer_blocks: The items around the next item, or the lines that an indented
+            paragraph is under, such as a commit and its author.
         list_lead: Range of the sentence or question that introduces a list, at most one.
         authors: Per quote depth the ranges that say who wrote it: the sender, date and
             subject of a mail, or a sentence before a quotation.
@@ -384,7 +385,7 @@ class _ContextTracker:
     opening: Ranges
     mail_field: str = ""
     headings: list[_Block] = field(default_factory=list)
-    list_items: list[_Block] = field(default_factory=list)
+    outer_blocks: list[_Block] = field(default_factory=list)
     list_lead: Ranges = field(default_factory=list)
     authors: dict[int, Ranges] = field(default_factory=dict)
     table_header: Ranges = field(default_factory=list)
@@ -397,7 +398,7 @@ class _ContextTracker:
             self.headings.pop()
         context_spans = self.heading_spans()
         self.headings.append(block)
-        self.list_items = []
+        self.outer_blocks = []
         self.list_lead = []
         self.table_header = []
         return context_spans
@@ -453,15 +454,13 @@ class _ContextTracker:
     def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
         context_spans = [*self.opening, *self.heading_spans()]
         context_spans += self.quote_context(block, previous_block)
-        if block.kind == "item":
-            while self.list_items and self.list_items[-1].indent >= block.indent:
-                self.list_items.pop()
-            for item in self.list_items:
-                if item.is_short:
-                    context_spans.append(item.span)
-            self.list_items.append(block)
-        else:
-            self.list_items = []
+        while self.outer_blocks and self.outer_blocks[-1].indent >= block.indent:
+            self.outer_blocks.pop()
+        for outer in self.outer_blocks:
+            is_outer = outer.is_short and outer.quote_depth == block.quote_depth
+            if is_outer and block.kind in ("para", outer.kind):
+                context_spans.append(outer.span)
+        self.outer_blocks.append(block)
         if block.kind == "para":
             self.list_lead = []
             if block.announces_next(self.text, (":", "?")):

@@ -79,6 +79,12 @@ def test_a_table_without_a_kept_row_has_no_row_and_says_so(shape, indent):
     assert "0 of 20" in after
 
 
+def test_a_paragraph_is_not_read_as_a_part_of_another_hit():
+    hits = "[1] Ada\n\nIs red.\n\n[2] Bo\n\nIs tall.\n\n[3] Cy\n\nIs old.\n\n" * 9
+    after = reduced(hits, lambda text: [(0, 18), (27, 35)])
+    assert after.startswith("[1] Ada\n\nIs red.\n\n[...]\n\nIs tall.\n")
+
+
 @every_shape
 @pytest.mark.parametrize("name", ['a"b', "a--b", "a---", "a\nb", "a\\"])
 def test_any_recall_id_leaves_the_format_readable(write, read, name):

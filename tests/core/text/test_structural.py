@@ -317,6 +317,7 @@ TERMS = """<h2>VPN</h2><div>Errors:<dl><dt>691</dt><dd>Locked.</dd></div><p>Call
             "nine",
             "> From: Di\n> Date: 1 May\n>",
         ),
+        ("git a\nBy Bo\n\n    B.\n\n    C.\n\ngit d\n\n    E.", "C", "git a\nBy Bo"),
         # Of a PDF: short paragraphs that differ only in a number that counts up.
         ("\n\n".join(PAGES), "two", "Manual of the Sun hotel. Page 5."),
     ],
