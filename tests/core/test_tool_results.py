@@ -40,6 +40,7 @@ RESULTS = {
     "text": f"Found 3 results\n\n{SENTENCES}\n\nPage 1 of 4",
     "search": SEARCH,
     "json text": json.dumps(SEARCH),
+    "json in json": json.dumps({"body": json.dumps(SEARCH)}),
     "blocks": [{"type": "text", "text": SENTENCES}, IMAGE],
     "mcp": {
         "content": [{"type": "text", "text": json.dumps(ROWS)}],

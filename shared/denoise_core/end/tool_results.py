@@ -128,14 +128,13 @@ def _penalize_repetition(
         [_total_weight(words, weights) or 1.0 for words in text_words]
     )
     known_weights = np.zeros(len(text_words))
-    is_open = np.ones(len(text_words), np.bool_)
+    open_scores = scores.copy()
     final_scores = np.empty(len(text_words), np.float32)
     for _ in text_words:
-        penalties = REPETITION_PENALTY * known_weights / total_weights
-        open_scores = np.where(is_open, scores - penalties, -np.inf)
-        best = int(open_scores.argmax())
-        final_scores[best] = open_scores[best]
-        is_open[best] = False
+        new_scores = open_scores - REPETITION_PENALTY * known_weights / total_weights
+        best = int(new_scores.argmax())
+        final_scores[best] = new_scores[best]
+        open_scores[best] = -np.inf
         for word in text_words[best]:
             indices = texts_with_word.pop(word, [])
             known_weights[indices] += weights[word]

@@ -13,7 +13,7 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from denoise_core.spans import Range, Ranges, clip_spans, merge_spans
@@ -124,10 +124,8 @@ def field_ranges(text: str, start: int, end: int) -> Ranges | None:
         position = text.find("{", start, end)
     if text[position : position + 1] != "{":
         return None
-    field_starts = []
     try:
-        for member in json_members(text, position):
-            field_starts.append(member.start)
+        field_starts = [member.start for member in json_members(text, position)]
     except (ValueError, IndexError, RecursionError):
         return None
     if len(field_starts) < 2:
@@ -218,15 +216,13 @@ class ItemList(NamedTuple):
 
     def cut(self, kept_spans: Ranges) -> ListCut:
         """Return the cut of the items without a kept character."""
-        first_items, *other_items = self.item_spans
-        removed_spans = _removed_items(first_items, kept_spans)
-        item_count = len(first_items)
-        dropped_count = len(removed_spans)
-        for items in other_items:
-            removed_spans += _removed_items(items, kept_spans)
-        removed_spans = merge_spans(removed_spans)
+        removed_items = [_removed_items(items, kept_spans) for items in self.item_spans]
         return ListCut(
-            self.start, removed_spans, item_count, dropped_count, self.is_table
+            self.start,
+            merge_spans(chain.from_iterable(removed_items)),
+            len(self.item_spans[0]),
+            len(removed_items[0]),
+            self.is_table,
         )
 
 

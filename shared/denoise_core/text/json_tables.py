@@ -53,11 +53,8 @@ def _matrix_rows(value: Mapping[str, Any]) -> TableRows | None:
     inner_names = list(members[0])
     if not all(isinstance(m, dict) and list(m) == inner_names for m in members):
         return None
-    has_outer_numbers = _are_numbers(outer_names)
-    has_inner_numbers = _are_numbers(inner_names)
-    has_outer_rows = len(outer_names) > len(inner_names)
-    if has_outer_numbers != has_inner_numbers:
-        has_outer_rows = has_outer_numbers
+    outer_rank = _are_numbers(outer_names), len(outer_names)
+    has_outer_rows = outer_rank > (_are_numbers(inner_names), len(inner_names))
     row_names = inner_names
     if has_outer_rows:
         row_names = outer_names

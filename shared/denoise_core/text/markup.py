@@ -84,7 +84,7 @@ def unmatched_tags(text: str, start: int, end: int) -> Ranges:
     Without them a page would have more closing than opening tags, or fewer.
     """
     open_tags = []
-    unmatched_spans = []
+    unmatched_tags = []
     for tag in _find_tags(text[start:end]):
         if tag.name == _HIDDEN or tag.name in HTML_EMPTY:
             continue
@@ -94,11 +94,11 @@ def unmatched_tags(text: str, start: int, end: int) -> Ranges:
             while open_tags.pop().name != tag.name:
                 pass  # an element whose closing tag may be missing
         else:
-            unmatched_spans.append((start + tag.start, start + tag.end))
+            unmatched_tags.append(tag)
     for tag in open_tags:
         if text[start : start + tag.end][-2:] != "/>":
-            unmatched_spans.append((start + tag.start, start + tag.end))
-    return sorted(unmatched_spans)
+            unmatched_tags.append(tag)
+    return sorted((start + tag.start, start + tag.end) for tag in unmatched_tags)
 
 
 def html_chunks(text: str) -> list[TextChunk]:

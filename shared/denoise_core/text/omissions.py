@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from denoise_core.spans import (
     Range,
@@ -25,11 +27,11 @@ from denoise_core.text.json_spans import (
     TextEdit,
     apply_edits,
     load_json,
-    skip_space,
+    map_string_offsets,
 )
 from denoise_core.text.line_groups import INNER_LINE_STARTS
 from denoise_core.text.prose import line_kind
-from denoise_core.text.structural import ChunkedText
+from denoise_core.text.structural import ChunkedText, chunk_text
 from denoise_core.text.text_chunk import line_at
 from denoise_core.text.tree_records import (
     MAX_PARSED_CHARACTERS,
@@ -86,10 +88,11 @@ def cut_text(
     """
     if chunked.text_format in lines.LINE_FORMATS and _is_broken_json(chunked.text):
         return []
+    kept_spans = merge_spans(kept_spans)
     if chunked.text_format in ("json", "rows"):
         edits = _list_edits(chunked, kept_spans, recall_id)
     else:
-        edits = _text_edits(chunked, list(kept_spans), recall_id)
+        edits = _text_edits(chunked, kept_spans, recall_id)
     if not edits:
         return []
     new_text = apply_edits(chunked.text, edits)
@@ -128,7 +131,7 @@ def _is_readable(new_text: str, chunked: ChunkedText) -> bool:
 
 
 def _list_edits(
-    chunked: ChunkedText, kept_spans: Iterable[Range], recall_id: str
+    chunked: ChunkedText, kept_spans: Ranges, recall_id: str
 ) -> list[TextEdit]:
     """Return the edits of the lists whose cut is longer than its note."""
     list_cuts, string_spans = chunked.list_cuts(kept_spans)
@@ -143,6 +146,7 @@ def _list_edits(
             edits += new_edits
             removed_spans += list_cut.removed_spans
             noted_id = ""
+    edits += _string_edits(chunked, kept_spans, noted_id)
     removed_spans = merge_spans(removed_spans)
     mark = GAP_MARK
     if noted_id:
@@ -158,6 +162,26 @@ def _list_edits(
     return sorted(edits)
 
 
+def _string_edits(
+    chunked: ChunkedText, kept_spans: Ranges, recall_id: str
+) -> Iterator[TextEdit]:
+    """Yield the edits of strings that hold records, each cut as a text by itself."""
+    for span, chunks in groupby(chunked.chunks, attrgetter("string_span")):
+        parts = list(chunks)
+        # The whole string leaves if nothing of it is kept.
+        if len(parts) < 2 or not span or not clip_spans(kept_spans, *span):
+            continue
+        embedded = chunk_text(load_json(f'"{chunked.text[slice(*span)]}"'))
+        embedded_spans = []
+        for chunk, part in zip(embedded.chunks, parts, strict=True):
+            if clip_spans(kept_spans, *part.span):
+                embedded_spans.append(chunk.span)
+        raw_offset = map_string_offsets(chunked.text, *span)
+        for start, end, replacement in cut_text(embedded, embedded_spans, recall_id):
+            escaped_text = json.dumps(replacement)[1:-1]
+            yield TextEdit(raw_offset(start), raw_offset(end), escaped_text)
+
+
 def _saved_characters(edits: Iterable[TextEdit]) -> int:
     """Return by how many characters the edits make a text shorter."""
     return sum(edit.end - edit.start - len(edit.replacement) for edit in edits)
@@ -167,13 +191,14 @@ def _edits_of_list(
     chunked: ChunkedText, list_cut: ListCut, recall_id: str
 ) -> list[TextEdit]:
     unit = "rows" if list_cut.is_table else "items"
-    counts = (list_cut.item_count, list_cut.dropped_count)
-    note = omission_note(*counts, unit, recall_id)
+    note = omission_note(list_cut.item_count, list_cut.dropped_count, unit, recall_id)
     edits = [TextEdit(start, end) for start, end in list_cut.removed_spans]
     if list_cut.is_table:
         quoted_note = json.dumps(note)
         member = f'"{LEFT_OUT_KEY}": {quoted_note}'
-        if not _is_emptied(chunked.text, list_cut):
+        is_emptied = list_cut.dropped_count == list_cut.item_count
+        # Names stay between the lists of a table; rows that are members leave none.
+        if not is_emptied or len(list_cut.removed_spans) > 1:
             member += ", "
         after_bracket = list_cut.start + 1
         note_edit = TextEdit(after_bracket, after_bracket, member)
@@ -189,14 +214,6 @@ def _edits_of_list(
         element += removed_text[last_item_end:]
     edits[0] = TextEdit(start, end, element)
     return edits
-
-
-def _is_emptied(text: str, table_cut: ListCut) -> bool:
-    """Whether every member of the object that is the table leaves."""
-    member_start = skip_space(text, table_cut.start + 1)
-    removed_start, removed_end = table_cut.removed_spans[0]
-    bracket_position = skip_space(text, removed_end)
-    return removed_start == member_start and text[bracket_position] == "}"
 
 
 def _note_element(bracket: str, note: str) -> str:
@@ -222,8 +239,7 @@ def _text_edits(
         kept_spans = _whole_lines(text, kept_spans)
     retained_spans = chunked.retained_spans(kept_spans)
     if is_in_lines:
-        retained_lines = _whole_lines(text, retained_spans)
-        retained_spans = merge_spans(retained_lines)
+        retained_spans = merge_spans(_whole_lines(text, retained_spans))
     edits = []
     for start, end in complement_spans(retained_spans, 0, len(text)):
         replacement = ""

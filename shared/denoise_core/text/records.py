@@ -432,7 +432,7 @@ class _JsonChunker:
                 header="\n".join(filter(None, (header, inner_chunk.header))),
                 is_atomic=True,
                 path=path,
-                string_span=(start, end),
+                string_span=raw_span(inner_chunk.string_span or inner_chunk.span),
             )
             self.chunks.append(chunk)
 

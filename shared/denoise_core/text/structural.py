@@ -218,10 +218,8 @@ class ChunkedText:
         self, kept_spans: Iterable[Range]
     ) -> tuple[Ranges, set[Range]]:
         """Return the kept ranges, merged, and the context of the chunks they touch."""
-        merged_ranges = merge_spans(span for span in kept_spans if span[0] < span[1])
-        ranges = clip_spans(merged_ranges, 0, len(self.text))
-        touched_chunks = self._touched_chunks(ranges)
-        return ranges, _context_spans(touched_chunks)
+        ranges = clip_spans(merge_spans(kept_spans), 0, len(self.text))
+        return ranges, _context_spans(self._touched_chunks(ranges))
 
     def _touched_chunks(self, ranges: Ranges) -> list[TextChunk]:
         """Return the chunks that merged ranges touch."""
@@ -369,14 +367,20 @@ def _chunk_after_marks(text: str) -> ChunkedText:
 
 
 def _chunk_embedded(text: str) -> list[TextChunk]:
-    """Chunk a string inside JSON, with context in the header and text to display."""
+    """Chunk a string inside JSON, with context in the header and text to display.
+
+    Parts of prose may leave one by one; records are cut as a text by itself.
+    """
     chunked = _chunk_string(text)
-    if len(chunked.chunks) < 2:
-        return [TextChunk(0, len(text), display_text=text)]
     chunks = []
     for chunk in chunked.chunks:
+        string_span = 0, len(text)
+        if chunked.text_format in lines.LINE_FORMATS:
+            string_span = chunk.span
         context_text, own_text = chunked.chunk_context_and_text(chunk)
-        readable_chunk = chunk._replace(header=context_text, display_text=own_text)
+        readable_chunk = chunk._replace(
+            header=context_text, display_text=own_text, string_span=string_span
+        )
         chunks.append(readable_chunk)
     return chunks
 

@@ -38,7 +38,8 @@ class TextChunk(NamedTuple):
         is_atomic: True if the chunk cannot be split further. Half a record is
             useless.
         path: Keys and element numbers that lead to a JSON value.
-        string_span: For a part of a long JSON string: its range in the raw text.
+        string_span: For a part of a long JSON string: the range in the raw text that
+            leaves if nothing of it is kept, the part or a whole string of records.
         is_row_part: True for a part of a row that is spread over several lists or
             objects.
         part_count: How many scored rows, records or paragraphs it was merged from.
