@@ -123,8 +123,9 @@ class DenoiseToolResults(ViewMiddleware):
                 longer, as it is for what ``must_keep`` pins. What ``recall`` returns
                 stays whole.
             must_keep: What is always shown: a regular expression, such as
-                ``"status: failed"`` for a field of a record, or a function of the text
-                of a record, paragraph or document.
+                ``"status: failed"`` for a field of a record of JSON or CSV, or a
+                function of the text of a record, paragraph or document. XML and other
+                tables are read as they are written.
             where: ``"view"`` or ``"state"``, as above.
             recall: Let the agent read again what was left out: notes name an id, and the
                 agent has a tool ``recall(id)``. The text is in the state under

@@ -62,7 +62,8 @@ def denoised(
             of a text of 1,000 characters or more.
         min_characters: A shorter result passes unchanged.
         must_keep: What is always shown: a regular expression, such as
-            ``"status: failed"`` for a field of a record, or a function of a text.
+            ``"status: failed"`` for a field of a record of JSON or CSV, or a
+            function of a text; XML and other tables are read as they are written.
         recall: Whether notes name an id, and the agent gets a tool ``recall(id)``. The
             removed text is in the agent's state and never in the prompt.
         on_error: What a failure returns.

@@ -103,7 +103,8 @@ _QUERY_ARGUMENTS = (
 
 Pin: TypeAlias = str | re.Pattern[str] | Callable[[str], bool]
 """What is always shown: a regular expression, or a function of the text of a record or
-paragraph. A record is also read as its fields: ``status: failed``."""
+paragraph. A record of JSON or CSV is also read as its fields: ``status: failed``. A row of
+any other table or of XML is read as it is written."""
 
 
 TextEdits: TypeAlias = dict[int, tuple[str, list[TextEdit]]]
