@@ -276,6 +276,14 @@ def test_json_that_was_cut_off_is_not_cut_again():
     assert cut_text(chunked, [chunked.scored_chunks[0].span]) == []
 
 
+def test_lines_of_names_and_values_in_a_string_can_leave_one_by_one():
+    """They are YAML without a record: cut as such, all of them would stay."""
+    lines = "\n".join(f"Part {n}: {TALL}" for n in range(40))
+    after = reduced({"body": lines, "id": 1}, "Part 7:").value
+    assert f"Part 7: {TALL}" in after["body"]
+    assert len(after["body"]) < len(lines) / 4
+
+
 def test_a_cap_shows_a_part_of_a_long_text_between_short_ones():
     page = "\n".join(f"Line {n} of the page says something." for n in range(600))
     blocks = [{"type": "text", "text": t} for t in ("Found 1.", page, "Page 1 of 1.")]

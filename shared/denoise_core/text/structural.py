@@ -202,8 +202,8 @@ class ChunkedText:
             if outer_span is None or clip_spans(all_spans, *outer_span):
                 list_cuts.append(item_list.cut(all_spans))
         string_spans = []
-        for chunk in self.chunks:
-            string_span = chunk.string_span
+        # Once each: the chunks of a string of records share its span.
+        for string_span in {chunk.string_span for chunk in self.chunks}:
             if string_span is not None and not clip_spans(all_spans, *string_span):
                 string_spans.append(string_span)
         return list_cuts, merge_spans(string_spans)
@@ -369,13 +369,15 @@ def _chunk_after_marks(text: str) -> ChunkedText:
 def _chunk_embedded(text: str) -> list[TextChunk]:
     """Chunk a string inside JSON, with context in the header and text to display.
 
-    Parts of prose may leave one by one; records are cut as a text by itself.
+    Parts of prose may leave one by one; records are cut as a text by itself. Of YAML
+    without a record all would stay, so its keys leave as the lines of prose do.
     """
     chunked = _chunk_string(text)
+    is_prose = chunked.text_format in lines.LINE_FORMATS
     chunks = []
     for chunk in chunked.chunks:
         string_span = 0, len(text)
-        if chunked.text_format in lines.LINE_FORMATS:
+        if is_prose or not chunked.scored_chunks:
             string_span = chunk.span
         context_text, own_text = chunked.chunk_context_and_text(chunk)
         readable_chunk = chunk._replace(

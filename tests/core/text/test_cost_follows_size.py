@@ -1,5 +1,6 @@
 """Chunking, what is read of a text, and how many pieces it has grow as the text does, whatever it looks like."""
 
+import json
 import re
 
 import pytest
@@ -11,6 +12,7 @@ from laws import check_tiling
 from denoise_core import DenoiseResult, Passage
 from denoise_core.spans import join_spans
 from denoise_core.text import structural
+from denoise_core.text.omissions import cut_text
 from denoise_core.text.structural import (
     MAX_CONTEXT_CHARACTERS,
     MAX_CONTEXT_SPANS,
@@ -106,3 +108,14 @@ def test_the_lists_and_strings_of_an_object_are_cut_in_linear_time():
         return lambda: tool_result.reduce(result)
 
     assert slope(prepare, (10, 40)) < 1.15
+
+
+def test_records_in_a_string_are_cut_in_linear_time():
+    def prepare(size):
+        rows = numbered_texts('{"name": "Row {n}"}', size)
+        chunked = chunk_text(json.dumps({"body": f"[{', '.join(rows)}]"}))
+        kept_spans = [chunk.span for chunk in chunked.scored_chunks[::3]]
+        assert cut_text(chunked, kept_spans)
+        return lambda: cut_text(chunked, kept_spans)
+
+    assert slope(prepare, (400, 1600)) < 1.15
