@@ -206,6 +206,8 @@ class FilledBudget:
         self._passage_ids: set[str] = set()
         self._wanted_headers: set[Span] = set()
         self._headers: list[list[Span]] = []  # of each range, outermost first
+        self._kept_headers: set[Span] = set()
+        self._header_tokens = 0  # of these and of the passages' headers
 
     @property
     def kept_count(self) -> int:
@@ -221,9 +223,19 @@ class FilledBudget:
         """Add a range with as much of its context as fits; False if it does not fit."""
         trimmer = self._trimmer
         own_headers = dict.fromkeys(trimmer.chunks.context_of(span))
+        text_tokens = self._text_tokens + self._count(span)
+        has_no_new_header = (
+            span.passage_id in self._passage_ids
+            and self._kept_headers.issuperset(own_headers)
+        )
+        fits = self._header_tokens + text_tokens <= trimmer.rule.limit
+        if has_no_new_header and fits:
+            # As for most rows of a table: counting all headers anew would be quadratic.
+            self._text_tokens = text_tokens
+            self._headers.append(list(own_headers))
+            return True
         headers = [*map(list, self._headers), list(own_headers)]
         passage_ids = self._passage_ids | {span.passage_id}
-        text_tokens = self._text_tokens + self._count(span)
         last = len(headers) - 1
         while self._context_tokens(headers, passage_ids) + text_tokens > (
             trimmer.rule.limit
@@ -236,6 +248,8 @@ class FilledBudget:
         self._text_tokens = text_tokens
         self._passage_ids = passage_ids
         self._headers = headers
+        self._kept_headers = set().union(*headers)
+        self._header_tokens = self._context_tokens(headers, passage_ids)
         self._wanted_headers.update(own_headers)
         return True
 
