@@ -181,15 +181,15 @@ class LogScorer(FunctionScorer):
 
 
 @pytest.mark.parametrize(
-    ("question", "kept_numbers", "note"),
+    ("question", "kept_numbers", "is_noted"),
     [
-        ("How often did we see e-207?", {0, 3, 4, 7, 9}, "what names e-207 is kept"),
-        ("How often did we see E-2071?", {0, 4}, ""),
-        ("How often did we see GATE-01?", {0, 4}, ""),  # in every line
+        ("How often did we see e-207?", {0, 3, 4, 7, 9}, True),
+        ("How often did we see E-2071?", {0, 4}, False),
+        ("How often did we see GATE-01?", {0, 4}, False),  # in every line
     ],
 )
 def test_pieces_that_name_an_identifier_of_the_question_are_kept(
-    question, kept_numbers, note
+    question, kept_numbers, is_noted
 ):
     lines = []
     for number in range(40):
@@ -204,5 +204,4 @@ def test_pieces_that_name_an_identifier_of_the_question_are_kept(
     result = check_denoiser(lambda: denoiser, question, [log])
     kept_lines = result.passages[0].text.splitlines()
     assert {int(line[14:16]) for line in kept_lines} == kept_numbers
-    assert note in (result.note or "")
-    assert bool(note) == ("what names" in (result.note or ""))
+    assert ("what names e-207 is kept" in str(result.note)) == is_noted
