@@ -76,7 +76,9 @@ class EvidenceIndex:
             if common_terms and counts > most_terms:
                 most_terms = counts
                 best_label = label
-        return most_terms[0] / max(1, len(terms)), best_label
+        term_count = max(1, len(terms))
+        shared_part = most_terms[0] / term_count
+        return shared_part, best_label
 
 
 @cache_by_bytes("terms", 8 * 2**20, bytes_per_character=10)
@@ -87,10 +89,12 @@ def content_terms(text: str, language: str) -> frozenset[str]:
     terms = set(stems)
     for lexeme in lexemes:
         if lexeme.kind == "number":
-            plain_digits = lexeme.text.replace(",", "").replace(".", "")
+            plain_digits = lexeme.text.replace(",", "")
+            plain_digits = plain_digits.replace(".", "")
             terms.add(plain_digits)
         elif lexeme.kind == "word":
             number = parse_cardinal(lexeme.folded_text)
             if number is not None:
-                terms.add(str(number))
+                cardinal_digits = str(number)
+                terms.add(cardinal_digits)
     return frozenset(terms)

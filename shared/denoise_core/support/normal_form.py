@@ -35,35 +35,35 @@ class NormalText:
 
     Attributes:
         text: The normal form.
-        starts: For each of its characters, where what it comes from begins in the
+        origin_starts: For each of its characters, where what it comes from begins in the
             original.
-        ends: Likewise, where that ends.
+        origin_ends: Likewise, where that ends.
     """
 
     text: str
-    starts: array[int]
-    ends: array[int]
+    origin_starts: array[int]
+    origin_ends: array[int]
 
     def original_range(self, start: int, end: int) -> Range:
         """The characters of the original from which ``[start, end)`` comes."""
-        return self.starts[start], self.ends[end - 1]
+        return self.origin_starts[start], self.origin_ends[end - 1]
 
 
 def _build_text(clusters: Iterable[tuple[Range, str]]) -> NormalText:
     """Join what is shown of each range; white space becomes single blanks."""
     characters: list[str] = []
-    starts = array("I")
-    ends = array("I")
+    origin_starts = array("I")
+    origin_ends = array("I")
     for (start, end), shown_text in clusters:
         for character in shown_text:
             is_blank = character.isspace()
             if is_blank and characters[-1:] in ([], [" "]):
                 continue
             characters.append(" " if is_blank else character)
-            starts.append(start)
-            ends.append(end)
+            origin_starts.append(start)
+            origin_ends.append(end)
     text = "".join(characters).rstrip()
-    return NormalText(text, starts, ends)
+    return NormalText(text, origin_starts, origin_ends)
 
 
 def normalize_text(text: str) -> NormalText:
@@ -126,7 +126,7 @@ def fold_text(text: str) -> NormalText:
     visible_text = _CITED_NUMBER.sub(_blank_match, normal.text)
     positions = range(len(visible_text))
     folded_characters = [_fold_character(visible_text, n) for n in positions]
-    origins = zip(normal.starts, normal.ends, strict=True)
+    origins = zip(normal.origin_starts, normal.origin_ends, strict=True)
     folded_clusters = zip(origins, folded_characters, strict=False)
     return _build_text(folded_clusters)
 
@@ -174,7 +174,9 @@ def find_words(words: str, text: str) -> Range | None:
     position = folded.text.find(folded_words)
     while position >= 0:
         end = position + len(folded_words)
-        if is_word_edge(folded.text, position) and is_word_edge(folded.text, end):
+        begins_at_edge = is_word_edge(folded.text, position)
+        ends_at_edge = is_word_edge(folded.text, end)
+        if begins_at_edge and ends_at_edge:
             return folded.original_range(position, end)
         position = folded.text.find(folded_words, position + 1)
     return None
@@ -185,7 +187,9 @@ def is_word_edge(folded_text: str, position: int) -> bool:
     if not 0 < position < len(folded_text):
         return True
     sides = folded_text[position - 1 : position + 1]
-    return " " in sides or any(map(is_unspaced, sides))
+    if " " in sides:
+        return True
+    return any(map(is_unspaced, sides))
 
 
 def is_unspaced(character: str) -> bool:

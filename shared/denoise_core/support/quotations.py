@@ -120,7 +120,8 @@ def check_quotations(
 def _count_words(text: str) -> int:
     """Words; of scripts without blanks, characters."""
     count = 0
-    for word in fold_text(text).text.split():
+    folded = fold_text(text)
+    for word in folded.text.split():
         if any(map(is_unspaced, word)):
             count += len(word)
         else:
@@ -220,7 +221,11 @@ def _locate_quotation(
     """Where the words of a quotation are, the cited passages first."""
     plain_text = text.replace("...", _ELISION)
     plain_text = plain_text.replace(f"[{_ELISION}]", _ELISION)
-    parts = [part for part in plain_text.split(_ELISION) if fold_text(part).text]
+    parts = []
+    for part in plain_text.split(_ELISION):
+        folded_part = fold_text(part)
+        if folded_part.text:
+            parts.append(part)
     cited_first = sorted(passages, key=lambda passage: passage.id not in cited_ids)
     for passage in cited_first:
         spans = _locate_parts(parts, passage)
@@ -229,7 +234,8 @@ def _locate_quotation(
             if cited_ids and is_uncited:
                 return "misattributed", spans
             return "verbatim", spans
-    folded_words = fold_text(text).text.split()
+    folded = fold_text(text)
+    folded_words = folded.text.split()
     pieces = _locate_pieces(folded_words, cited_first)
     if not pieces:
         return "nowhere", ()
@@ -280,7 +286,8 @@ def _locate_pieces(
         longest_span: Span | None = None
         words_left = words[position:]
         for passage in passages:
-            passage_words = fold_text(passage.text).text.split()
+            folded = fold_text(passage.text)
+            passage_words = folded.text.split()
             word_runs = matching_runs(words_left, passage_words)
             start, end = next(word_runs, (0, 0))
             if start or end < _MIN_PIECE_WORDS or end <= longest_run:

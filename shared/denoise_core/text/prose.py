@@ -118,13 +118,13 @@ class _Block:
     def is_short(self) -> bool:
         return self.end - self.start <= MAX_CHUNK_CHARACTERS
 
-    def announces_next(self, text: str, marks: str | tuple[str, ...] = ":") -> bool:
+    def announces_next(self, text: str, end_marks: str | tuple[str, ...] = ":") -> bool:
         """Whether a short block ends with a mark and so introduces the next one."""
-        return self.is_short and self.ends_with(text, marks)
+        return self.is_short and self.ends_with(text, end_marks)
 
-    def ends_with(self, text: str, marks: str | tuple[str, ...]) -> bool:
+    def ends_with(self, text: str, end_marks: str | tuple[str, ...]) -> bool:
         end_text = text[max(self.start, self.end - MAX_CHUNK_CHARACTERS) : self.end]
-        return end_text.rstrip(" \t\r\n>*").endswith(marks)
+        return end_text.rstrip(" \t\r\n>*").endswith(end_marks)
 
 
 # The block before the first and after the last one; never changed.
