@@ -120,9 +120,10 @@ def cache_by_bytes(
             key = (args, tuple(kwargs.items()))
             entry = cache.get(key)
             if entry is None:
-                arguments = (*args, *kwargs.values())
-                lengths = [len(text) for text in arguments if isinstance(text, str)]
-                characters = sum(lengths)
+                characters = 0
+                for argument in (*args, *kwargs.values()):
+                    if isinstance(argument, str):
+                        characters += len(argument)
                 weight = VALUE_BYTES + characters * bytes_per_character
                 entry = (function(*args, **kwargs), weight)
                 cache.put(key, entry)

@@ -93,7 +93,7 @@ def test_no_circle():
 # Syntax nodes (expressions and statements): what a package may have, and its goal. A
 # ceiling above its goal is a debt; it rises for the mending of faults alone.
 CEILINGS = {
-    "shared/denoise_core": (132_400, 105_000),
+    "shared/denoise_core": (132_600, 105_000),
     "langchain_denoise": (12_500, 12_500),
     "llamaindex_denoise": (10_500, 10_500),
     "shared/lab": (21_200, 22_000),

@@ -224,7 +224,8 @@ def fit_denoiser(
     label_lists = [q.labels for q in usable]
     labels = np.concatenate(label_lists)
     passage_counts = [len(q.passages) for q in usable]
-    groups = np.repeat(np.arange(len(usable)), passage_counts)
+    question_numbers = np.arange(len(usable))
+    groups = np.repeat(question_numbers, passage_counts)
     fitted_stack = fit_stack(names, columns, labels, groups.tolist())
     unseen_scores = np.empty(len(labels), dtype=np.float32)
     fold_numbers = assign_folds(groups, labels, FOLDS)
@@ -255,7 +256,9 @@ def fit_denoiser(
         "cosine": columns[:, names.index("cosine")],
         "BM25": columns[:, names.index("bm25")],
     }
-    passage_sizes = [float(len(text)) for _, text in text_pairs_of(usable)]
+    passage_sizes = []
+    for _, text in text_pairs_of(usable):
+        passage_sizes.append(float(len(text)))
     evaluation = evaluate_fit(scores, labels, np.array(passage_sizes), groups)
     return FittedDenoiser(
         fitted_stack,
@@ -401,11 +404,17 @@ def _fit_model(
         if signal == "heads":
             raise InputError("signal='heads' reads a model: name one, --model smollm2")
         return None, None
-    reader_class = HeadReader if signal == "heads" else HiddenReader
-    reader = model if isinstance(model, reader_class) else reader_class(model)
+    reader_class: type[HiddenReader] = HiddenReader
+    if signal == "heads":
+        reader_class = HeadReader
+    reader = model
+    if not isinstance(model, reader_class):
+        reader = reader_class(model)
     if signal == "heads":
         return reader, fit_heads(reader, questions, **settings)
-    fraction = keep if isinstance(keep, float) else None
+    fraction = None
+    if isinstance(keep, float):
+        fraction = keep
     return reader, fit_probe(reader, questions, fraction=fraction, **settings)
 
 

@@ -110,7 +110,9 @@ def keep_named_pieces(
     found_names = []
     for name in sorted(find_identifiers(query)):
         rows = chunks.rows_naming(name)
-        size = sum(len(chunks.texts[row]) for row in rows)
+        size = 0
+        for row in rows:
+            size += len(chunks.texts[row])
         if size <= NAMED_CHARACTERS and not kept_mask[rows].all():
             kept_mask[rows] = True
             found_names.append(name)
@@ -149,9 +151,9 @@ def _keep_documents(
     kept_mask: Mask,
 ) -> str:
     """Mark the documents that fit best in ``kept_mask``; return the note, "" if none."""
-    strengths = [
-        float(selection.scores[chunks[:BEST_PIECES]].mean()) for chunks in documents
-    ]
+    strengths = []
+    for chunks in documents:
+        strengths.append(float(selection.scores[chunks[:BEST_PIECES]].mean()))
     document_count = 0
     for chunks, strength in zip(documents, strengths, strict=True):
         text_sizes = np.cumsum([len(chunk_texts[chunk]) for chunk in chunks])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
@@ -53,7 +53,9 @@ def for_tool_results(
     adapted.attaches_context = True
     if not isinstance(adapted.rule, MarginRule):
         return adapted
-    characters = sum(len(passage.text) for passage in passages)
+    characters = 0
+    for passage in passages:
+        characters += len(passage.text)
     if characters >= LONG_RESULT_CHARACTERS:
         # A smaller limit might hold no record at all.
         max_characters = max(max_characters, 2 * MAX_CHUNK_CHARACTERS)
@@ -88,19 +90,24 @@ class LexicalBoostScorer:
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return float32 scores of shape ``(len(texts),)``; higher is better."""
-        text_words = [set(split_words(text)) for text in texts]
-        texts_with_word: defaultdict[str, list[int]] = defaultdict(list)
+        text_words = []
+        for text in texts:
+            text_words.append(set(split_words(text)))
+        texts_with_word: dict[str, list[int]] = {}
         for i, words in enumerate(text_words):
             for word in words:
-                texts_with_word[word].append(i)
-        weights = {
-            word: math.log(1 + len(texts) / len(indices))
-            for word, indices in texts_with_word.items()
-        }
+                indices = texts_with_word.setdefault(word, [])
+                indices.append(i)
+        weights = {}
+        for word, indices in texts_with_word.items():
+            inverse_share = len(texts) / len(indices)
+            weights[word] = math.log(1 + inverse_share)
         query_terms = weights.keys() & content_words(query)
-        overlaps = np.array(
-            [_total_weight(words & query_terms, weights) for words in text_words]
-        )
+        term_weights = []
+        for words in text_words:
+            shared_words = words & query_terms
+            term_weights.append(_total_weight(shared_words, weights))
+        overlaps = np.array(term_weights)
         largest_overlap = max(overlaps.max(initial=0), 1e-9)
         scores = np.asarray(self.scorer.score(query, texts))
         scores = scores + overlaps / largest_overlap
@@ -113,7 +120,9 @@ class LexicalBoostScorer:
             np.maximum.at(group_scores, self.group_ids, scores)
             scores = group_scores[self.group_ids]
         query_words = set(split_words(query))
-        new_words = [words - query_words for words in text_words]
+        new_words = []
+        for words in text_words:
+            new_words.append(words - query_words)
         return _penalize_repetition(scores, new_words, weights, texts_with_word)
 
 
@@ -124,14 +133,17 @@ def _penalize_repetition(
     texts_with_word: dict[str, list[int]],
 ) -> NDArray[np.float32]:
     """Rank texts greedily; each loses by the words that texts ranked before it have."""
-    total_weights = np.array(
-        [_total_weight(words, weights) or 1.0 for words in text_words]
-    )
+    total_weights = []
+    for words in text_words:
+        total_weight = _total_weight(words, weights)
+        total_weights.append(total_weight or 1.0)
+    all_weights = np.array(total_weights)
     known_weights = np.zeros(len(text_words))
     open_scores = scores.copy()
     final_scores = np.empty(len(text_words), np.float32)
     for _ in text_words:
-        new_scores = open_scores - REPETITION_PENALTY * known_weights / total_weights
+        known_parts = known_weights / all_weights
+        new_scores = open_scores - REPETITION_PENALTY * known_parts
         best = int(new_scores.argmax())
         final_scores[best] = new_scores[best]
         open_scores[best] = -np.inf
@@ -155,11 +167,17 @@ def group_chunks(passages: Sequence[Passage]) -> list[int]:
     """
     group_ids: list[int] = []
     for passage in passages:
-        chunked = chunk_text(passage.text)
-        header_spans = {chunk.span for chunk in chunked.chunks if chunk.is_structural}
+        chunks = chunk_text(passage.text).chunks
+        header_spans = set()
+        scored_chunks = []
+        for chunk in chunks:
+            if chunk.is_structural:
+                header_spans.add(chunk.span)
+            elif chunk.is_scored_in(passage.text):
+                scored_chunks.append(chunk)
         group_keys = []
         group_sizes = Counter[Hashable]()
-        for chunk in chunked.scored_chunks:
+        for chunk in scored_chunks:
             group_key = _group_key(chunk, header_spans)
             group_keys.append(group_key)
             group_sizes[group_key] += chunk.length

@@ -129,8 +129,9 @@ def _read_entries(text: str) -> tuple[list[_Entry], list[TextChunk]]:
 
     def starts_entry(start: int, end: int) -> bool:
         line = text[start:end]
-        line_starts = _speaker(line), _time_shape(line)
-        return not known_starts.isdisjoint(line_starts)
+        if _speaker(line) in known_starts:
+            return True
+        return _time_shape(line) in known_starts
 
     def starts_group(start: int, end: int) -> bool:
         has_mark = _section_mark(text, (start, end), starts_entry) != ""

@@ -108,10 +108,9 @@ def json_leaves(text: str, position: int) -> Iterator[tuple[JsonPath, int, int]]
             yield path, start, end
             continue
         members = list(json_members(text, start))
-        pending += [
-            ((*path, member.name), member.value_start, member.end)
-            for member in reversed(members)
-        ]
+        for member in reversed(members):
+            member_path = (*path, member.name)
+            pending.append((member_path, member.value_start, member.end))
 
 
 def field_ranges(text: str, start: int, end: int) -> Ranges | None:
@@ -216,10 +215,13 @@ class ItemList(NamedTuple):
 
     def cut(self, kept_spans: Ranges) -> ListCut:
         """Return the cut of the items without a kept character."""
-        removed_items = [_removed_items(items, kept_spans) for items in self.item_spans]
+        removed_items = []
+        for items in self.item_spans:
+            removed_items.append(_removed_items(items, kept_spans))
+        removed_spans = merge_spans(chain.from_iterable(removed_items))
         return ListCut(
             self.start,
-            merge_spans(chain.from_iterable(removed_items)),
+            removed_spans,
             len(self.item_spans[0]),
             len(removed_items[0]),
             self.is_table,

@@ -54,7 +54,8 @@ def _matrix_rows(value: Mapping[str, Any]) -> TableRows | None:
     if not all(isinstance(m, dict) and list(m) == inner_names for m in members):
         return None
     outer_rank = _are_numbers(outer_names), len(outer_names)
-    has_outer_rows = outer_rank > (_are_numbers(inner_names), len(inner_names))
+    inner_rank = _are_numbers(inner_names), len(inner_names)
+    has_outer_rows = outer_rank > inner_rank
     row_names = inner_names
     if has_outer_rows:
         row_names = outer_names

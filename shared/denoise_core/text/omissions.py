@@ -110,8 +110,10 @@ def _is_broken_json(text: str) -> bool:
 
 def left_out_text(chunked: ChunkedText, edits: Sequence[TextEdit]) -> str:
     """Return what the edits remove, readable, one part after the other."""
-    removed_texts = [chunked.readable_text(edit.start, edit.end) for edit in edits]
-    parts = [removed_text.strip(" \t\r\n,") for removed_text in removed_texts]
+    parts = []
+    for edit in edits:
+        removed_text = chunked.readable_text(edit.start, edit.end)
+        parts.append(removed_text.strip(" \t\r\n,"))
     return "\n".join(filter(None, parts))
 
 
@@ -239,7 +241,8 @@ def _text_edits(
         kept_spans = _whole_lines(text, kept_spans)
     retained_spans = chunked.retained_spans(kept_spans)
     if is_in_lines:
-        retained_spans = merge_spans(_whole_lines(text, retained_spans))
+        retained_lines = _whole_lines(text, retained_spans)
+        retained_spans = merge_spans(retained_lines)
     edits = []
     for start, end in complement_spans(retained_spans, 0, len(text)):
         replacement = ""
@@ -353,6 +356,8 @@ def _count_chunks(chunked: ChunkedText, removed_spans: Ranges) -> tuple[int, int
         remaining_text = join_spans(chunked.text, remaining_spans)
         if chunked.text_format == "html":
             remaining_text = markup.strip_tags(remaining_text)
-        if not any(map(str.isalnum, remaining_text)):
+        has_words = any(map(str.isalnum, remaining_text))
+        if not has_words:
             dropped_count += chunk.part_count
-    return sum(chunk.part_count for chunk in scored_chunks), dropped_count
+    item_count = sum(chunk.part_count for chunk in scored_chunks)
+    return item_count, dropped_count

@@ -391,7 +391,10 @@ class _ContextTracker:
     table_header: Ranges = field(default_factory=list)
 
     def heading_spans(self) -> Ranges:
-        return [heading.span for heading in self.headings]
+        spans = []
+        for heading in self.headings:
+            spans.append(heading.span)
+        return spans
 
     def open_heading(self, block: _Block) -> Ranges:
         while self.headings and self.headings[-1].level >= block.level:
@@ -425,8 +428,13 @@ class _ContextTracker:
 
     def _field_names(self, block: _Block) -> list[str]:
         block_text = self.text[block.start : block.end]
-        lines = [_QUOTE_MARKS.sub("", line) for line in block_text.split("\n")]
-        return [line.partition(":")[0] for line in lines if line_kind(line) == "field"]
+        names = []
+        for line in block_text.split("\n"):
+            content = _QUOTE_MARKS.sub("", line)
+            if line_kind(content) == "field":
+                name, _, _ = content.partition(":")
+                names.append(name)
+        return names
 
     def open_mail(self, block: _Block) -> None:
         """Start a mail; its head identifies what follows, but for those who get it.
@@ -452,7 +460,8 @@ class _ContextTracker:
                 del self.authors[author_depth]
 
     def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
-        context_spans = [*self.opening, *self.heading_spans()]
+        context_spans = [*self.opening]
+        context_spans += self.heading_spans()
         context_spans += self.quote_context(block, previous_block)
         while self.outer_blocks and self.outer_blocks[-1].indent >= block.indent:
             self.outer_blocks.pop()

@@ -284,7 +284,9 @@ class _JsonChunker:
             return
         is_tied = path in self.tied_paths
         by_element = _is_list_of_items(value) and not is_tied
-        self.tied_paths |= {(*path, name) for name in find_tied_lists(value)}
+        for list_name in find_tied_lists(value):
+            tied_path = (*path, list_name)
+            self.tied_paths.add(tied_path)
         is_record = bool(path) and isinstance(path[-1], int)
         inner_context = context_spans
 

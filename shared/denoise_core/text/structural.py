@@ -99,9 +99,10 @@ class ChunkedText:
 
     def chunk_context_and_text(self, chunk: TextChunk) -> tuple[str, str]:
         """Return the chunk's context (headings, header row, question) and own text."""
-        spans = nearest_spans(chunk.context_spans)
-        context_texts = [self.readable_text(*span).strip() for span in spans]
-        context_text = "\n".join(filter(None, [chunk.header, *context_texts]))
+        context_texts = [chunk.header]
+        for start, end in nearest_spans(chunk.context_spans):
+            context_texts.append(self.readable_text(start, end).strip())
+        context_text = "\n".join(filter(None, context_texts))
         chunk_text = chunk.display_text or chunk.text_of(self.text)
         return context_text, chunk_text
 
