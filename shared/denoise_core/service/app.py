@@ -30,7 +30,7 @@ from denoise_core.protocols import Scorer
 from denoise_core.runtime import fallbacks
 from denoise_core.runtime.engines import Engine, ReplicaHung
 from denoise_core.service import LOCAL_HOSTS, Service, bodies
-from denoise_core.service.access import AccessMiddleware
+from denoise_core.service.access import AccessMiddleware, log
 from denoise_core.service.body_limits import make_route_class
 from denoise_core.service.keys import ApiKeys
 from denoise_core.service.request_queue import RequestQueue
@@ -242,7 +242,9 @@ class _Handlers:
                 "the scorer's server does not answer",
                 {"Retry-After": str(RETRY_SECONDS)},
             ) from None
-        except self.server_errors:
+        except self.server_errors as error:
+            # Its text may name the server: only its class is logged.
+            log.error("a scorer's server failed: %s", type(error).__name__)
             raise HTTPException(
                 502,
                 "the scorer's server refused, failed, or gave an unusable reply",

@@ -343,7 +343,8 @@ def _is_unit_start(chunked: ChunkedText, position: int) -> bool:
         return False
     if chunked.text_format == lines.LOG_ENTRIES:
         return text[position] not in INNER_LINE_STARTS
-    line = text[slice(*line_at(text, position))]
+    line_start, line_end = line_at(text, position)
+    line = text[line_start:line_end]
     return line_kind(line) in ("heading", "item", "row", "rule")
 
 

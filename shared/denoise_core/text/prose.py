@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count, filterfalse, pairwise
-from operator import ne
+from itertools import pairwise
 from string import punctuation
 
 from denoise_core.spans import Range, Ranges, merge_spans
@@ -609,14 +608,19 @@ def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
             continue
         words = block_text.translate(_WITHOUT_PUNCTUATION).split()
         numbers = list(filter(str.isdecimal, words))
-        wording = "".join(filterfalse(str.isdecimal, words))
+        other_words = []
+        for word in words:
+            if not word.isdecimal():
+                other_words.append(word)
+        wording = "".join(other_words)
         if numbers:
             same_wording = similar_blocks.setdefault(wording, [])
             same_wording.append((numbers[0], block))
     for numbered_blocks in similar_blocks.values():
         numbers = [number for number, _ in numbered_blocks]
-        expected_numbers = map(str, count(int(numbers[0])))
-        if len(numbers) < 3 or any(map(ne, numbers, expected_numbers)):
+        first_number = int(numbers[0])
+        expected_numbers = range(first_number, first_number + len(numbers))
+        if len(numbers) < 3 or numbers != list(map(str, expected_numbers)):
             continue
         for _, block in numbered_blocks:
             block.kind = "heading"

@@ -375,10 +375,11 @@ def _chunk_embedded(text: str) -> list[TextChunk]:
     """
     chunked = _chunk_string(text)
     is_prose = chunked.text_format in lines.LINE_FORMATS
+    leaves_by_parts = is_prose or not chunked.scored_chunks
     chunks = []
     for chunk in chunked.chunks:
         string_span = 0, len(text)
-        if is_prose or not chunked.scored_chunks:
+        if leaves_by_parts:
             string_span = chunk.span
         context_text, own_text = chunked.chunk_context_and_text(chunk)
         readable_chunk = chunk._replace(
